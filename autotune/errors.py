@@ -1,0 +1,84 @@
+"""Errors that reach the user, each with its exit code.
+
+0 done, 2 bad input or usage, 3 nothing feasible, 4 a requested check failed, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+class AutotuneError(Exception):
+    """Base class: a message for the user, an exit code, and details for `--json`."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with an input.
+
+    >>> str(Problem("must be at least 1, got -8", file="c.yaml", line=3, key="gpus"))
+    'must be at least 1, got -8 at c.yaml:3, gpus'
+    """
+
+    message: str
+    file: str = ""
+    line: int = 0
+    key: str = ""
+
+    def __str__(self) -> str:
+        where = ":".join(filter(None, [self.file, str(self.line) if self.line else ""]))
+        place = ", ".join(filter(None, [where, self.key]))
+        return f"{self.message} at {place}" if place else self.message
+
+
+class InputError(AutotuneError):
+    """Bad input: every problem found, reported together. Exit code 2.
+
+    >>> InputError.of("no such file", file="x.yaml").exit_code
+    2
+    """
+
+    exit_code = 2
+
+    def __init__(self, problems: list[Problem]) -> None:
+        super().__init__("\n".join(str(p) for p in problems), problems=[vars(p) for p in problems])
+        self.problems = problems
+
+    @classmethod
+    def of(cls, message: str, file: str = "", line: int = 0, key: str = "") -> InputError:
+        """An error with a single problem."""
+        return cls([Problem(message, file, line, key)])
+
+
+class InfeasibleError(AutotuneError):
+    """No plan is legal and fits. Carries reject counts, the closest miss, and the smallest change. Exit code 3."""
+
+    exit_code = 3
+
+
+class CheckFailed(AutotuneError):
+    """A requested check (`check`, `validate --max-...`) did not hold. Exit code 4."""
+
+    exit_code = 4
+
+
+def did_you_mean(name: str, known: list[str]) -> str:
+    """A suggestion for a mistyped name, or the empty string.
+
+    >>> did_you_mean("gpuz", ["gpus", "name"])
+    " (did you mean 'gpus'?)"
+    >>> did_you_mean("qqqq", ["gpus"])
+    ''
+    """
+    import difflib
+
+    close = difflib.get_close_matches(str(name), known, n=1, cutoff=0.6)
+    return f" (did you mean '{close[0]}'?)" if close else ""

@@ -1,0 +1,278 @@
+"""What the user's files may say: strict schemas of `cluster.yaml` and `model.yaml`.
+
+Keys carry their unit; conversion to SI happens in `autotune.constants`. Unknown keys are errors. Reading files,
+line numbers and catalogue names are the job of `autotune.load`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Count = Annotated[int, Field(ge=1, le=100_000_000)]
+Positive = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
+Efficiency = Annotated[float, Field(gt=0, le=1.2, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
+
+
+class Strict(BaseModel):
+    """Base of every schema: no unknown keys, no silent conversion of fractions or strings to integers."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_booleans_as_numbers(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            for key, value in data.items():
+                field = cls.model_fields.get(key)
+                if isinstance(value, bool) and field is not None and "bool" not in str(field.annotation):
+                    raise ValueError(f"{key}: must be a number, got {str(value).lower()}")
+        return data
+
+
+class Range(Strict):
+    """A continuous search axis: `{min: 100, max: 900}`; with `step`, a grid."""
+
+    min: Positive
+    max: Positive
+    step: Positive | None = None
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Range:
+        if self.max < self.min:
+            raise ValueError("max must not be below min")
+        return self
+
+
+class Calibration(Strict):
+    """Fitted efficiency constants of one cluster, as `autotune calibrate` writes them. Absent = shipped value."""
+
+    gemm_efficiency: Efficiency | None = None
+    hbm_efficiency: Efficiency | None = None
+    attention_forward_efficiency: Efficiency | None = None
+    attention_backward_efficiency: Efficiency | None = None
+    nvlink_efficiency: Efficiency | None = None
+    nic_efficiency: Efficiency | None = None
+    launch_us: NonNegative | None = None
+    iteration_overhead_s: NonNegative | None = None
+    notes: str = ""
+
+
+class GpuSpec(Strict):
+    """One accelerator: data sheet values per GPU, bandwidth in one direction, dense FLOP/s.
+
+    Fitted efficiencies (at most eight) have a source in the catalogue file. `memory_GiB` is what the driver reports.
+    """
+
+    name: str
+    vendor: str = "NVIDIA"
+    aliases: list[str] = []
+    memory_GiB: Positive
+    hbm_GBps: Positive
+    bf16_TFLOPS: Positive
+    fp16_TFLOPS: Positive | None = None
+    fp8_TFLOPS: Positive | None = None
+    fp4_TFLOPS: Positive | None = None
+    scale_up_GBps: Positive = Field(description="HB-domain bandwidth per GPU, one direction; PCIe when there is no NVLink")
+    scale_up_domain: Count = 8
+    mesh: bool = Field(False, description="full mesh of links (AMD): a group of g < 8 uses only g-1 of 7 links")
+    pcie_GBps: Positive = 31
+    nic_Gbps: Positive = 400
+    power_W: Positive = 700
+    sms: Count = 132
+    gemm_efficiency: Efficiency = 0.75
+    fp8_gemm_efficiency: Efficiency = 0.62
+    hbm_efficiency: Efficiency = 0.80
+    attention_forward_efficiency: Efficiency = 0.45
+    attention_backward_efficiency: Efficiency = 0.36
+    nvlink_efficiency: Efficiency = 0.80
+    in_network_reduction: bool = Field(False, description="NVLink SHARP: all-reduce only")
+    price_usd: Positive | None = None
+    usd_per_hour: Positive | None = None
+    sources: dict[str, str] = {}
+
+
+class HbDomainSpec(Strict):
+    """The high-bandwidth (NVLink) domain."""
+
+    size: Count | list[Count] | None = Field(None, description="GPUs joined by NVLink; a list makes it a search axis")
+    bandwidth_GBps: Positive | list[Positive] | Range | None = Field(None, description="per GPU, one direction")
+
+
+class NetworkSpec(Strict):
+    """The scale-out network."""
+
+    fabric: str = "rail-optimized"
+    nic_Gbps: Positive | list[Positive] | Range | None = None
+    oversubscription: Annotated[float, Field(ge=1, le=1000, allow_inf_nan=False)] = 1.0
+    switch_radix: Annotated[int, Field(ge=2, le=4096)] = 64
+    latency_us: NonNegative | None = None
+    nic_efficiency: Efficiency | None = None
+    options: dict[str, float | int | str | bool] = Field({}, description="settings of one fabric, see docs/cluster.md")
+
+
+class PricesSpec(Strict):
+    """Dollars and watts, all optional: what `network` and `search` report cost with."""
+
+    switch_port_usd: Positive | None = None
+    transceiver_usd: Positive | None = None
+    switch_port_W: Positive | None = None
+    transceiver_W: Positive | None = None
+    gpu_hour_usd: Positive | None = None
+    electricity_usd_per_kWh: Positive | None = None
+
+
+class FailureSpec(Strict):
+    """Failure rates and recovery times for goodput."""
+
+    interruptions_per_gpu_day: NonNegative = 4.7e-4
+    checkpoint_s: Positive = 30
+    restart_s: Positive = 600
+
+
+class ClusterSpec(Strict):
+    """`cluster.yaml`."""
+
+    name: str
+    gpu: str | GpuSpec
+    gpus: Count | list[Count]
+    gpus_per_node: Count | None = Field(None, description="GPUs that share a host; default min(8, HB size)")
+    hb_domain: HbDomainSpec = HbDomainSpec(size=None, bandwidth_GBps=None)
+    network: NetworkSpec = NetworkSpec()
+    stack: str = "megatron-core"
+    memory_reserve_GiB: NonNegative | None = Field(None, description="kept free; default: the stack's")
+    prices: PricesSpec = PricesSpec()
+    failures: FailureSpec = FailureSpec()
+    calibration: Calibration | str | None = Field(None, description="constants, or the path of a calibration.yaml")
+    description: str = ""
+    source: str = ""
+
+
+class TrainingSpec(Strict):
+    """How the model is trained."""
+
+    global_batch_size: Count | list[Count] | None = None
+    precision: Literal["bf16", "fp16", "fp8"] = "bf16"
+    tokens: Positive | None = None
+
+
+class SearchSpec(Strict):
+    """Limits on any axis: a value fixes it, a list restricts it."""
+
+    tensor_parallel: Count | list[Count] | None = None
+    pipeline_parallel: Count | list[Count] | None = None
+    data_parallel: Count | list[Count] | None = None
+    context_parallel: Count | list[Count] | None = None
+    expert_parallel: Count | list[Count] | None = None
+    expert_tensor_parallel: Count | list[Count] | None = None
+    virtual_stages: Count | list[Count] | None = None
+    micro_batch_size: Count | list[Count] | None = None
+    sequence_parallel: bool | None = None
+    recompute: Literal["none", "selective", "full"] | list[Literal["none", "selective", "full"]] | None = None
+    zero_stage: Annotated[int, Field(ge=0, le=3)] | list[Annotated[int, Field(ge=0, le=3)]] | None = None
+    rank_order: str | list[str] | None = None
+
+
+class ModelSpec(Strict):
+    """`model.yaml`: Megatron's argument names. Defaults are Megatron's unless stated.
+
+    A decoder-only transformer. `first_k_dense` leading layers keep a dense feed-forward block.
+    """
+
+    name: str
+    num_layers: Annotated[int, Field(ge=1, le=100_000)]
+    hidden_size: Annotated[int, Field(ge=1, le=10_000_000)]
+    num_attention_heads: Annotated[int, Field(ge=1, le=1_000_000)]
+    num_query_groups: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(None, description="KV heads; default all heads")
+    kv_channels: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(None, description="head size; default hidden/heads")
+    ffn_hidden_size: Count | None = Field(None, description="default 4h, or 8/3 h rounded to 64 with swiglu")
+    swiglu: bool = Field(False, description="gated feed-forward: two input projections")
+    vocab_size: Count
+    make_vocab_size_divisible_by: Count = 128
+    seq_length: Annotated[int, Field(ge=1, le=100_000_000)]
+    max_position_embeddings: Count | None = None
+    position_embedding_type: Literal["learned_absolute", "rope", "alibi", "none"] = "rope"
+    position_table_rows: Count | None = Field(None, description="rows of a learned position table; default max positions")
+    untie_embeddings_and_output_weights: bool = False
+    normalization: Literal["LayerNorm", "RMSNorm"] = "LayerNorm"
+    norm_bias: bool | None = Field(None, description="default: LayerNorm yes, RMSNorm no")
+    norms_per_layer: Annotated[int, Field(ge=0, le=8)] = 2
+    embedding_norm: bool = Field(False, description="a norm behind the embedding (BLOOM)")
+    add_bias_linear: bool = Field(True, description="biases on all linear layers")
+    add_qkv_bias: bool = Field(False, description="biases on the QKV projection only")
+    add_attention_output_bias: bool = Field(False, description="a bias on the attention output projection only")
+    add_mlp_bias: bool = Field(False, description="biases on the feed-forward block only")
+    output_bias: bool = Field(False, description="a bias on the LM head")
+    attention_sinks: bool = Field(False, description="one learned sink per head (gpt-oss)")
+    qk_layernorm: bool = False
+    qk_norm_per_head: bool = Field(True, description="the QK norm is one vector of head size; false: over all heads")
+    window_size: Count | None = Field(None, description="sliding attention window in tokens")
+    num_experts: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    moe_router_topk: Annotated[int, Field(ge=1, le=10_000)] = 2
+    moe_ffn_hidden_size: Count | None = Field(None, description="width of one expert; default ffn_hidden_size")
+    moe_shared_expert_intermediate_size: Count | None = Field(None, description="total width of shared experts")
+    moe_shared_expert_gate: bool = False
+    moe_router_bias: Literal["none", "expert", "linear"] = Field("none", description="expert: a correction per expert")
+    moe_expert_bias: bool = Field(False, description="biases inside the experts")
+    first_k_dense: Annotated[int, Field(ge=0)] = Field(0, description="leading layers without experts")
+    moe_layer_freq: Annotated[int, Field(ge=1)] = Field(1, description="every n-th layer has experts")
+    moe_router_num_groups: Count | None = Field(None, description="node-limited routing: expert groups")
+    moe_router_group_topk: Count | None = Field(None, description="node-limited routing: groups a token may reach")
+    moe_capacity_factor: Positive | None = None
+    multi_latent_attention: bool = False
+    q_lora_rank: Count | None = None
+    kv_lora_rank: Count | None = None
+    qk_head_dim: Count | None = None
+    qk_pos_emb_head_dim: Count | None = None
+    v_head_dim: Count | None = None
+    mtp_num_layers: Annotated[int, Field(ge=0, le=64)] = 0
+    training: TrainingSpec = TrainingSpec()
+    search: SearchSpec = SearchSpec()
+    description: str = ""
+    source: str = ""
+
+    @property
+    def kv_heads(self) -> int:
+        """KV heads: `num_query_groups`, else all heads."""
+        return self.num_query_groups or self.num_attention_heads
+
+    @property
+    def head_dim(self) -> int:
+        """Head size: `kv_channels`, else hidden / heads."""
+        return self.kv_channels or self.hidden_size // self.num_attention_heads
+
+    @property
+    def ffn(self) -> int:
+        """Width of the dense feed-forward block."""
+        if self.ffn_hidden_size:
+            return self.ffn_hidden_size
+        return int(self.hidden_size * 8 / 3 / 64) * 64 if self.swiglu else 4 * self.hidden_size
+
+    @property
+    def expert_ffn(self) -> int:
+        """Width of one expert."""
+        return self.moe_ffn_hidden_size or self.ffn
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ModelSpec:
+        if self.kv_channels is None and not self.multi_latent_attention and self.hidden_size % self.num_attention_heads:
+            raise ValueError(
+                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}; "
+                "give kv_channels (the head size) if that is meant"
+            )
+        if self.num_query_groups and self.num_attention_heads % self.num_query_groups:
+            raise ValueError(
+                f"num_attention_heads {self.num_attention_heads} is not a multiple of num_query_groups {self.num_query_groups}"
+            )
+        if self.multi_latent_attention:
+            missing = [k for k in ("kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim") if getattr(self, k) is None]
+            if missing:
+                raise ValueError(f"multi_latent_attention needs {', '.join(missing)}")
+        if self.num_experts:
+            if self.moe_router_topk > self.num_experts:
+                raise ValueError(f"moe_router_topk {self.moe_router_topk} exceeds num_experts {self.num_experts}")
+            if self.first_k_dense > self.num_layers:
+                raise ValueError(f"first_k_dense {self.first_k_dense} exceeds num_layers {self.num_layers}")
+        return self

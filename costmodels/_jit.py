@@ -1,0 +1,90 @@
+"""The one place that owns compiler flags and the on-disk cache.
+
+Every formula is a plain scalar function under `jit`; `.py_func` is the same function uncompiled and must agree bit
+for bit (fastmath off, `error_model="numpy"`). Numba's cache looks only at the file of the decorated function, so the
+cache folder is named by a hash of every costmodels and searchspaces source, the versions and the CPU: an edit
+anywhere gives a new folder. Under pytest nothing is cached.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import llvmlite
+import numba
+import numpy
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_FLAGS: dict[str, Any] = {"fastmath": False, "error_model": "numpy", "nogil": True}
+
+
+def source_hash() -> str:
+    """Hash of all compiled sources, library versions and the CPU model.
+
+    >>> len(source_hash())
+    16
+    """
+    digest = hashlib.sha256()
+    root = Path(__file__).resolve().parent.parent
+    for package in ("costmodels", "searchspaces"):
+        for path in sorted((root / package).rglob("*.py")):
+            digest.update(path.relative_to(root).as_posix().encode())
+            digest.update(path.read_bytes())
+    versions = (numba.__version__, llvmlite.__version__, numpy.__version__, platform.python_version())
+    digest.update(repr((versions, platform.machine(), numba.config.CPU_NAME, _cpu_name())).encode())
+    return digest.hexdigest()[:16]
+
+
+def _cpu_name() -> str:
+    try:
+        with open("/proc/cpuinfo") as f:
+            return next((line for line in f if line.startswith("model name")), "")
+    except OSError:
+        return platform.processor()
+
+
+def _cache_enabled() -> bool:
+    return "pytest" not in sys.modules and os.environ.get("AUTOTUNE_NO_CACHE", "") == ""
+
+
+def _set_cache_folder() -> bool:
+    if not _cache_enabled():
+        return False
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = base / "autotune" / "numba" / source_hash()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return False
+    numba.config.CACHE_DIR = str(folder)
+    return True
+
+
+_CACHE = _set_cache_folder()
+
+
+def jit(function: F) -> F:
+    """Compile a scalar formula.
+
+    >>> @jit
+    ... def double(x):
+    ...     return 2 * x
+    >>> double(3), double.py_func(3)
+    (6, 6)
+    """
+    # Numba refuses to cache functions without a source file (doctests, the REPL).
+    cache = _CACHE and Path(function.__code__.co_filename).is_file()
+    return numba.njit(cache=cache, **_FLAGS)(function)  # type: ignore[no-any-return]
+
+
+def parallel_jit(function: F) -> F:
+    """Compile a loop that uses `numba.prange` over all threads."""
+    cache = _CACHE and Path(function.__code__.co_filename).is_file()
+    return numba.njit(cache=cache, parallel=True, **_FLAGS)(function)  # type: ignore[no-any-return]

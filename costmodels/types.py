@@ -1,0 +1,184 @@
+"""The numbers the cost model speaks: plain NamedTuples in SI units and bytes.
+
+Legend used in kernels: P pipeline, T tensor, D data, C context, E expert degrees, X expert-tensor degree; b micro-batch
+(sequences), m micro-batches per pipeline, v model chunks per stage, K HB-domain size; h hidden, L layers, a heads,
+s sequence, V padded vocabulary. Bandwidth is per GPU and one direction.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Gpu(NamedTuple):
+    """One accelerator for one training precision. Efficiencies are fractions of the data sheet value."""
+
+    peak_flops: float  # dense FLOP/s of the GEMM precision
+    peak16_flops: float  # dense bf16 FLOP/s, used for attention and the head
+    hbm_Bps: float
+    memory_bytes: float
+    sms: float
+    gemm_eff: float  # large GEMM, of peak_flops
+    gemm16_eff: float  # large 16-bit GEMM, of peak16_flops
+    hbm_eff: float
+    attn_fwd_eff: float  # fused attention at long sequence, of peak16_flops
+    attn_bwd_eff: float
+    nvlink_eff: float  # large-message share of the HB bandwidth
+
+
+class Network(NamedTuple):
+    """The fabric as a collective sees it. Fabrics build this; see `costmodels/fabrics`.
+
+    GPUs are numbered domain by domain; GPU g sits in domain g // hb_size on rail g % hb_size.
+    """
+
+    gpus: int
+    hb_size: int  # K
+    hb_Bps: float  # per GPU, one direction
+    hb_latency_s: float  # per step inside a domain
+    mesh: int  # 1: full mesh of point-to-point links, a group of g < K uses (g-1)/(K-1) of hb_Bps
+    nvls: int  # 1: in-network reduction inside the domain, all-reduce only
+    nic_Bps: float  # per GPU, one direction
+    nic_eff: float  # large-message share of the NIC rate
+    latency_s: float  # per step between domains, within the nearest tier
+    hop_latency_s: float  # added per further tier
+    any_to_any: int  # 1: every pair is joined by the network; 0: only GPUs of one rail are
+    leaf_gpus: int  # GPUs within reach at full NIC rate through the first tier (rails counted together)
+    pod_gpus: int  # ... through the second tier
+    pod_Bps: float  # per GPU across leaves, inside a pod, all sending
+    core_Bps: float  # per GPU across pods, all sending
+
+
+class Model(NamedTuple):
+    """Shapes of a decoder-only transformer. Sizes are unsharded; `vocab` is not yet padded."""
+
+    layers: int
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    ffn: int
+    gated: int
+    vocab: int
+    vocab_multiple: int
+    seq: int
+    tied: int
+    learned_positions: int  # rows of a learned position table, 0 = none
+    bias: int  # biases on all linear layers
+    qkv_bias: int
+    attn_out_bias: int
+    mlp_bias: int
+    output_bias: int
+    norm_vectors: float  # vectors of size h per norm: 1 RMSNorm, 2 LayerNorm
+    norms_per_layer: int
+    embedding_norm: int
+    qk_norm: int  # parameters of the QK norms per layer
+    attn_sinks: int
+    window: int  # sliding window in tokens, 0 = full causal attention
+    experts: int  # 0 = dense
+    topk: int
+    expert_ffn: int
+    shared_ffn: int
+    shared_gate: int
+    router_bias: int
+    expert_bias: int
+    dense_first: int  # leading dense layers of an MoE model
+    moe_every: int
+    route_groups: int  # node-limited routing: groups of experts, 0 = free
+    route_topk_groups: int
+    capacity: float  # tokens per expert over the mean: 1 balanced
+    mla: int
+    q_lora: int
+    kv_lora: int
+    qk_nope: int
+    qk_rope: int
+    v_dim: int
+    mtp: int
+
+
+class Stack(NamedTuple):
+    """Documented behaviours of one training framework, and its few fitted numbers.
+
+    Values and provenance: `autotune/catalogue/stacks/*.yaml`. Shares are of the communication time left exposed.
+    """
+
+    flash_attention: int
+    dropout: int
+    fused_elementwise: float  # element-wise traffic relative to fused kernels
+    fused_activation: int  # 1: swiglu/gelu keeps only its input
+    logit_time_bytes: float  # HBM bytes per logit of the loss
+    logit_memory_bytes: float  # bytes kept per logit at the peak
+    cast_bytes: float  # fp8: bytes per GEMM input element spent on casts and scaling
+    tensor_exposed_fwd: float
+    tensor_exposed_bwd: float
+    context_exposed: float
+    expert_exposed: float
+    data_exposed: float  # of the gradient reduction that fits under the last backward; the rest is exposed
+    param_gather_exposed: float
+    p2p_exposed: float
+    p2p_scatter: int  # 1: pipeline tensors are split over the tensor group
+    chunk_s: float  # cost of each model-chunk boundary
+    grad_accum_bytes: float  # per parameter on the GPU and micro-batch when m > 1
+    grad_bytes: float  # on the wire, per parameter
+    param_gather_bytes: float
+    launch_s: float  # CPU launch time per layer and pass: a floor under the GPU time
+    launch_tensor_s: float  # added when T > 1
+    kernel_gap_s: float  # per layer and pass, always added
+    iteration_s: float  # fixed cost per iteration
+    optimizer_bytes: float  # HBM bytes per parameter of the optimizer step
+    optimizer_s: float  # fixed cost of the optimizer step
+    rank_s: float  # cost per data-parallel rank and step (one broadcast per rank)
+    weight_memory_bytes: float  # per parameter: weights
+    grad_memory_bytes: float  # main gradients
+    optimizer_memory_bytes: float  # master weights and moments
+    bucket_memory_bytes: float  # per parameter, when D > 1: buckets and gather buffers
+    reserve_bytes: float  # CUDA context, NCCL buffers
+    fragmentation: float  # share of dynamic memory lost by the allocator
+
+
+class Point(NamedTuple):
+    """One configuration, as the kernel sees it (`autotune.plan.Plan` is its named form)."""
+
+    tensor: int
+    pipeline: int
+    data: int
+    context: int
+    expert: int
+    expert_tensor: int
+    chunks: int  # v, model chunks per stage
+    micro_batch: int
+    micro_batches: int
+    seq_parallel: int
+    recompute: int  # 0 none, 1 selective, 2 full
+    recompute_layers: int  # fully recomputed layers per chunk, with recompute == 2
+    zero: int  # 0..3
+    first_layers: int  # layers of the first stage; -1 = even split
+    last_layers: int
+    order: int  # 0 tp-cp-ep-dp-pp, 1 tp-cp-ep-pp-dp
+
+
+class Breakdown(NamedTuple):
+    """Seconds of one iteration; the parts sum to the iteration time."""
+
+    compute: float
+    recompute: float
+    tensor_comm: float
+    context_comm: float
+    expert_comm: float
+    pipeline_comm: float
+    pipeline_bubble: float
+    data_comm: float
+    optimizer: float
+    overhead: float
+
+
+class StageMemory(NamedTuple):
+    """Bytes on one GPU of one pipeline stage at its peak; the parts sum to the stage's total."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    activations: float
+    logits: float
+    buffers: float
+    reserve: float

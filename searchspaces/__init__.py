@@ -1,0 +1,1 @@
+"""Which plans exist: axes, legality rules, the index <-> point lattice and rank placement. Knows nothing of files."""
