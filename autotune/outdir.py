@@ -1,7 +1,8 @@
 """Output folders: all files or none, and nothing of the user's overwritten.
 
 Files go to a hidden sibling folder first; leaving the `with` block without an error moves it into place in one rename.
-A crash leaves the old folder or the new one, never half of each.
+A crash leaves the old folder or the new one, never half of each. With `force`, files that were there and are not written
+again are kept.
 """
 
 from __future__ import annotations
@@ -38,10 +39,15 @@ class OutputFolder:
             raise InputError.of(f"{self.path} exists and is not a folder")
         if self.path.is_dir() and any(self.path.iterdir()) and not self.force:
             raise InputError.of(f"{self.path} already exists and is not empty; choose another folder or pass --force")
+        here, home = Path.cwd().resolve(), Path.home().resolve()
+        if self.force and (self.path.resolve() in (here, *here.parents, home, *home.parents)):
+            raise InputError.of(f"{self.path} holds the working or home folder; choose a folder of its own")
         parent = self.path.absolute().parent
         try:
             parent.mkdir(parents=True, exist_ok=True)
             self._stage = Path(tempfile.mkdtemp(prefix=f".{self.path.name}.", dir=parent))
+            if self.path.is_dir():
+                shutil.copytree(self.path, self._stage, symlinks=True, dirs_exist_ok=True)
         except OSError as e:
             raise InputError.of(f"cannot write to {parent}: {e.strerror}") from None
         return self
