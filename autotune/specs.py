@@ -8,28 +8,41 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
 
-Count = Annotated[int, Field(ge=1, le=100_000_000)]
-Positive = Annotated[float, Field(gt=0, le=1e15, allow_inf_nan=False)]
-Efficiency = Annotated[float, Field(gt=0, le=1.2, allow_inf_nan=False)]
-NonNegative = Annotated[float, Field(ge=0, le=1e15, allow_inf_nan=False)]
+MAX_GPUS = 1 << 20  # the largest cluster supported: 1,048,576 GPUs
+
+
+def _no_boolean(value: Any) -> Any:
+    if isinstance(value, bool):
+        raise PydanticCustomError("boolean", "must be a number, got {got}", {"got": str(value).lower()})
+    return value
+
+
+def _distinct(values: list[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))
+
+
+Whole = Annotated[int, BeforeValidator(_no_boolean)]
+Real = Annotated[float, BeforeValidator(_no_boolean)]
+Count = Annotated[Whole, Field(ge=1, le=100_000_000)]
+GpuCount = Annotated[Whole, Field(ge=1, le=MAX_GPUS)]
+Positive = Annotated[Real, Field(gt=0, le=1e15, allow_inf_nan=False)]
+Efficiency = Annotated[Real, Field(gt=0, le=1.2, allow_inf_nan=False)]
+NonNegative = Annotated[Real, Field(ge=0, le=1e15, allow_inf_nan=False)]
+ZeroStage = Annotated[Whole, Field(ge=0, le=3)]
+RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"]
+Recompute = Literal["none", "selective", "full"]
+Counts = Annotated[list[Count], Field(min_length=1, max_length=1000), AfterValidator(_distinct)]
+GpuCounts = Annotated[list[GpuCount], Field(min_length=1, max_length=1000), AfterValidator(_distinct)]
+Rates = Annotated[list[Positive], Field(min_length=1, max_length=1000), AfterValidator(_distinct)]
 
 
 class Strict(BaseModel):
     """Base of every schema: no unknown keys, no silent conversion of fractions or strings to integers."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_booleans_as_numbers(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            for key, value in data.items():
-                field = cls.model_fields.get(key)
-                if isinstance(value, bool) and field is not None and "bool" not in str(field.annotation):
-                    raise ValueError(f"{key}: must be a number, got {str(value).lower()}")
-        return data
 
 
 class Range(Strict):
@@ -97,17 +110,17 @@ class GpuSpec(Strict):
 class HbDomainSpec(Strict):
     """The high-bandwidth (NVLink) domain."""
 
-    size: Count | list[Count] | None = Field(None, description="GPUs joined by NVLink; a list makes it a search axis")
-    bandwidth_GBps: Positive | list[Positive] | Range | None = Field(None, description="per GPU, one direction")
+    size: GpuCount | GpuCounts | None = Field(None, description="GPUs joined by NVLink; a list makes it a search axis")
+    bandwidth_GBps: Positive | Rates | Range | None = Field(None, description="per GPU, one direction")
 
 
 class NetworkSpec(Strict):
     """The scale-out network."""
 
     fabric: str = "rail-optimized"
-    nic_Gbps: Positive | list[Positive] | Range | None = None
-    oversubscription: Annotated[float, Field(ge=1, le=1000, allow_inf_nan=False)] = 1.0
-    switch_radix: Annotated[int, Field(ge=2, le=4096)] = 64
+    nic_Gbps: Positive | Rates | Range | None = None
+    oversubscription: Annotated[Real, Field(ge=1, le=1000, allow_inf_nan=False)] = 1.0
+    switch_radix: Annotated[Whole, Field(ge=2, le=4096)] = 64
     latency_us: NonNegative | None = None
     nic_efficiency: Efficiency | None = None
     options: dict[str, float | int | str | bool] = Field({}, description="settings of one fabric, see docs/cluster.md")
@@ -132,13 +145,26 @@ class FailureSpec(Strict):
     restart_s: Positive = 600
 
 
+class LaunchSpec(Strict):
+    """What launch files need to know of a site and no prediction depends on. Everything is optional."""
+
+    socket_interface: str | None = Field(None, description="front-end network interface that reaches every node")
+    ib_hca: list[str] = Field([], description="NICs of a node in rail order, as NCCL_IB_HCA names them, e.g. mlx5_0")
+    nodes: list[str] = Field([], description="host names in rank order: the nodes of a domain side by side")
+    partition: str | None = Field(None, description="Slurm partition")
+    account: str | None = Field(None, description="Slurm account")
+    time_limit: str | None = Field(None, description="Slurm time limit, e.g. 24:00:00")
+    container_image: str | None = Field(None, description="image for Kubernetes and Slurm with pyxis")
+    namespace: str | None = Field(None, description="Kubernetes namespace")
+
+
 class ClusterSpec(Strict):
     """`cluster.yaml`."""
 
     name: str
     gpu: str | GpuSpec
-    gpus: Count | list[Count]
-    gpus_per_node: Count | None = Field(None, description="GPUs that share a host; default min(8, HB size)")
+    gpus: GpuCount | GpuCounts
+    gpus_per_node: GpuCount | None = Field(None, description="GPUs that share a host; default min(8, HB size)")
     hb_domain: HbDomainSpec = HbDomainSpec(size=None, bandwidth_GBps=None)
     network: NetworkSpec = NetworkSpec()
     stack: str = "megatron-core"
@@ -146,6 +172,7 @@ class ClusterSpec(Strict):
     prices: PricesSpec = PricesSpec()
     failures: FailureSpec = FailureSpec()
     calibration: Calibration | str | None = Field(None, description="constants, or the path of a calibration.yaml")
+    launch: LaunchSpec = LaunchSpec()
     description: str = ""
     source: str = ""
 
@@ -153,7 +180,7 @@ class ClusterSpec(Strict):
 class TrainingSpec(Strict):
     """How the model is trained."""
 
-    global_batch_size: Count | list[Count] | None = None
+    global_batch_size: Count | Counts | None = None
     precision: Literal["bf16", "fp16", "fp8"] = "bf16"
     tokens: Positive | None = None
 
@@ -161,18 +188,18 @@ class TrainingSpec(Strict):
 class SearchSpec(Strict):
     """Limits on any axis: a value fixes it, a list restricts it."""
 
-    tensor_parallel: Count | list[Count] | None = None
-    pipeline_parallel: Count | list[Count] | None = None
-    data_parallel: Count | list[Count] | None = None
-    context_parallel: Count | list[Count] | None = None
-    expert_parallel: Count | list[Count] | None = None
-    expert_tensor_parallel: Count | list[Count] | None = None
-    virtual_stages: Count | list[Count] | None = None
-    micro_batch_size: Count | list[Count] | None = None
+    tensor_parallel: Count | Counts | None = None
+    pipeline_parallel: Count | Counts | None = None
+    data_parallel: Count | Counts | None = None
+    context_parallel: Count | Counts | None = None
+    expert_parallel: Count | Counts | None = None
+    expert_tensor_parallel: Count | Counts | None = None
+    virtual_stages: Count | Counts | None = None
+    micro_batch_size: Count | Counts | None = None
     sequence_parallel: bool | None = None
-    recompute: Literal["none", "selective", "full"] | list[Literal["none", "selective", "full"]] | None = None
-    zero_stage: Annotated[int, Field(ge=0, le=3)] | list[Annotated[int, Field(ge=0, le=3)]] | None = None
-    rank_order: str | list[str] | None = None
+    recompute: Recompute | Annotated[list[Recompute], Field(min_length=1)] | None = None
+    zero_stage: ZeroStage | Annotated[list[ZeroStage], Field(min_length=1)] | None = None
+    rank_order: RankOrder | Annotated[list[RankOrder], Field(min_length=1)] | None = None
 
 
 class ModelSpec(Strict):
@@ -182,23 +209,24 @@ class ModelSpec(Strict):
     """
 
     name: str
-    num_layers: Annotated[int, Field(ge=1, le=100_000)]
-    hidden_size: Annotated[int, Field(ge=1, le=10_000_000)]
-    num_attention_heads: Annotated[int, Field(ge=1, le=1_000_000)]
-    num_query_groups: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(None, description="KV heads; default all heads")
-    kv_channels: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(None, description="head size; default hidden/heads")
+    num_layers: Annotated[Whole, Field(ge=1, le=100_000)]
+    hidden_size: Annotated[Whole, Field(ge=1, le=1_000_000)]
+    num_attention_heads: Annotated[Whole, Field(ge=1, le=1_000_000)]
+    num_query_groups: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = Field(None, description="KV heads; default all heads")
+    kv_channels: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = Field(None, description="head size; default hidden/heads")
     ffn_hidden_size: Count | None = Field(None, description="default 4h, or 8/3 h rounded to 64 with swiglu")
     swiglu: bool = Field(False, description="gated feed-forward: two input projections")
     vocab_size: Count
     make_vocab_size_divisible_by: Count = 128
-    seq_length: Annotated[int, Field(ge=1, le=100_000_000)]
+    seq_length: Annotated[Whole, Field(ge=1, le=100_000_000)]
     max_position_embeddings: Count | None = None
     position_embedding_type: Literal["learned_absolute", "rope", "alibi", "none"] = "rope"
+    rotary_base: Count = Field(10_000, description="base of the rotary embedding; launch files only")
     position_table_rows: Count | None = Field(None, description="rows of a learned position table; default max positions")
     untie_embeddings_and_output_weights: bool = False
     normalization: Literal["LayerNorm", "RMSNorm"] = "LayerNorm"
     norm_bias: bool | None = Field(None, description="default: LayerNorm yes, RMSNorm no")
-    norms_per_layer: Annotated[int, Field(ge=0, le=8)] = 2
+    norms_per_layer: Annotated[Whole, Field(ge=0, le=8)] = 2
     embedding_norm: bool = Field(False, description="a norm behind the embedding (BLOOM)")
     add_bias_linear: bool = Field(True, description="biases on all linear layers")
     add_qkv_bias: bool = Field(False, description="biases on the QKV projection only")
@@ -209,15 +237,15 @@ class ModelSpec(Strict):
     qk_layernorm: bool = False
     qk_norm_per_head: bool = Field(True, description="the QK norm is one vector of head size; false: over all heads")
     window_size: Count | None = Field(None, description="sliding attention window in tokens")
-    num_experts: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    moe_router_topk: Annotated[int, Field(ge=1, le=10_000)] = 2
+    num_experts: Annotated[Whole, Field(ge=1, le=100_000)] | None = None
+    moe_router_topk: Annotated[Whole, Field(ge=1, le=10_000)] = 2
     moe_ffn_hidden_size: Count | None = Field(None, description="width of one expert; default ffn_hidden_size")
     moe_shared_expert_intermediate_size: Count | None = Field(None, description="total width of shared experts")
     moe_shared_expert_gate: bool = False
     moe_router_bias: Literal["none", "expert", "linear"] = Field("none", description="expert: a correction per expert")
     moe_expert_bias: bool = Field(False, description="biases inside the experts")
-    first_k_dense: Annotated[int, Field(ge=0)] = Field(0, description="leading layers without experts")
-    moe_layer_freq: Annotated[int, Field(ge=1)] = Field(1, description="every n-th layer has experts")
+    first_k_dense: Annotated[Whole, Field(ge=0)] = Field(0, description="leading layers without experts")
+    moe_layer_freq: Annotated[Whole, Field(ge=1)] = Field(1, description="every n-th layer has experts")
     moe_router_num_groups: Count | None = Field(None, description="node-limited routing: expert groups")
     moe_router_group_topk: Count | None = Field(None, description="node-limited routing: groups a token may reach")
     moe_capacity_factor: Positive | None = None
@@ -227,7 +255,7 @@ class ModelSpec(Strict):
     qk_head_dim: Count | None = None
     qk_pos_emb_head_dim: Count | None = None
     v_head_dim: Count | None = None
-    mtp_num_layers: Annotated[int, Field(ge=0, le=64)] = 0
+    mtp_num_layers: Annotated[Whole, Field(ge=0, le=64)] = 0
     training: TrainingSpec = TrainingSpec()
     search: SearchSpec = SearchSpec()
     description: str = ""
