@@ -24,6 +24,7 @@ def _distinct(values: list[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
+Name = Annotated[str, Field(min_length=1, max_length=200)]
 Whole = Annotated[int, BeforeValidator(_no_boolean)]
 Real = Annotated[float, BeforeValidator(_no_boolean)]
 Count = Annotated[Whole, Field(ge=1, le=100_000_000)]
@@ -31,6 +32,7 @@ GpuCount = Annotated[Whole, Field(ge=1, le=MAX_GPUS)]
 Positive = Annotated[Real, Field(gt=0, le=1e15, allow_inf_nan=False)]
 Efficiency = Annotated[Real, Field(gt=0, le=1.2, allow_inf_nan=False)]
 NonNegative = Annotated[Real, Field(ge=0, le=1e15, allow_inf_nan=False)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 ZeroStage = Annotated[Whole, Field(ge=0, le=3)]
 RankOrder = Literal["tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp"]
 Recompute = Literal["none", "selective", "full"]
@@ -56,6 +58,8 @@ class Range(Strict):
     def _ordered(self) -> Range:
         if self.max < self.min:
             raise ValueError("max must not be below min")
+        if self.step is not None and (self.max - self.min) / self.step > 1000:
+            raise ValueError("step gives more than 1,000 points; use a larger step, or none for a continuous axis")
         return self
 
 
@@ -79,7 +83,7 @@ class GpuSpec(Strict):
     Fitted efficiencies (at most eight) have a source in the catalogue file. `memory_GiB` is what the driver reports.
     """
 
-    name: str
+    name: Name
     vendor: str = "NVIDIA"
     aliases: list[str] = []
     memory_GiB: Positive
@@ -123,7 +127,7 @@ class NetworkSpec(Strict):
     switch_radix: Annotated[Whole, Field(ge=2, le=4096)] = 64
     latency_us: NonNegative | None = None
     nic_efficiency: Efficiency | None = None
-    options: dict[str, float | int | str | bool] = Field({}, description="settings of one fabric, see docs/cluster.md")
+    options: dict[str, bool | int | Finite | str] = Field({}, description="settings of one fabric, see docs/cluster.md")
 
 
 class PricesSpec(Strict):
@@ -161,7 +165,7 @@ class LaunchSpec(Strict):
 class ClusterSpec(Strict):
     """`cluster.yaml`."""
 
-    name: str
+    name: Name
     gpu: str | GpuSpec
     gpus: GpuCount | GpuCounts
     gpus_per_node: GpuCount | None = Field(None, description="GPUs that share a host; default min(8, HB size)")
@@ -208,7 +212,7 @@ class ModelSpec(Strict):
     A decoder-only transformer. `first_k_dense` leading layers keep a dense feed-forward block.
     """
 
-    name: str
+    name: Name
     num_layers: Annotated[Whole, Field(ge=1, le=100_000)]
     hidden_size: Annotated[Whole, Field(ge=1, le=1_000_000)]
     num_attention_heads: Annotated[Whole, Field(ge=1, le=1_000_000)]
@@ -244,8 +248,8 @@ class ModelSpec(Strict):
     moe_shared_expert_gate: bool = False
     moe_router_bias: Literal["none", "expert", "linear"] = Field("none", description="expert: a correction per expert")
     moe_expert_bias: bool = Field(False, description="biases inside the experts")
-    first_k_dense: Annotated[Whole, Field(ge=0)] = Field(0, description="leading layers without experts")
-    moe_layer_freq: Annotated[Whole, Field(ge=1)] = Field(1, description="every n-th layer has experts")
+    first_k_dense: Annotated[Whole, Field(ge=0, le=100_000)] = Field(0, description="leading layers without experts")
+    moe_layer_freq: Annotated[Whole, Field(ge=1, le=100_000)] = Field(1, description="every n-th layer has experts")
     moe_router_num_groups: Count | None = Field(None, description="node-limited routing: expert groups")
     moe_router_group_topk: Count | None = Field(None, description="node-limited routing: groups a token may reach")
     moe_capacity_factor: Positive | None = None
@@ -285,22 +289,39 @@ class ModelSpec(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelSpec:
-        if self.kv_channels is None and not self.multi_latent_attention and self.hidden_size % self.num_attention_heads:
-            raise ValueError(
-                f"hidden_size {self.hidden_size} is not a multiple of num_attention_heads {self.num_attention_heads}; "
-                "give kv_channels (the head size) if that is meant"
+        wrong = [*self._attention_problems(), *self._expert_problems()]
+        if wrong:
+            text = "; ".join(f"{key}: {message}" for key, message in wrong)
+            raise PydanticCustomError("inconsistent", "{text}", {"text": text, "problems": wrong})
+        return self
+
+    def _attention_problems(self) -> list[tuple[str, str]]:
+        wrong = []
+        heads, groups = self.num_attention_heads, self.num_query_groups
+        if self.kv_channels is None and not self.multi_latent_attention and self.hidden_size % heads:
+            wrong.append(
+                (
+                    "hidden_size",
+                    f"{self.hidden_size} is not a multiple of num_attention_heads {heads}; give kv_channels (the head size) if that is meant",
+                )
             )
-        if self.num_query_groups and self.num_attention_heads % self.num_query_groups:
-            raise ValueError(
-                f"num_attention_heads {self.num_attention_heads} is not a multiple of num_query_groups {self.num_query_groups}"
-            )
+        if groups and heads % groups:
+            wrong.append(("num_query_groups", f"num_attention_heads {heads} is not a multiple of num_query_groups {groups}"))
         if self.multi_latent_attention:
-            missing = [k for k in ("kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim") if getattr(self, k) is None]
-            if missing:
-                raise ValueError(f"multi_latent_attention needs {', '.join(missing)}")
+            needed = ("kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
+            wrong += [(key, "is required with multi_latent_attention") for key in needed if getattr(self, key) is None]
+        return wrong
+
+    def _expert_problems(self) -> list[tuple[str, str]]:
+        wrong = []
         if self.num_experts:
             if self.moe_router_topk > self.num_experts:
-                raise ValueError(f"moe_router_topk {self.moe_router_topk} exceeds num_experts {self.num_experts}")
+                wrong.append(("moe_router_topk", f"{self.moe_router_topk} exceeds num_experts {self.num_experts}"))
             if self.first_k_dense > self.num_layers:
-                raise ValueError(f"first_k_dense {self.first_k_dense} exceeds num_layers {self.num_layers}")
-        return self
+                wrong.append(("first_k_dense", f"{self.first_k_dense} exceeds num_layers {self.num_layers}"))
+            groups, reach = self.moe_router_num_groups, self.moe_router_group_topk
+            if groups and self.num_experts % groups:
+                wrong.append(("moe_router_num_groups", f"{groups} does not divide num_experts {self.num_experts}"))
+            if reach and reach > (groups or 1):
+                wrong.append(("moe_router_group_topk", f"{reach} exceeds moe_router_num_groups {groups or 1}"))
+        return wrong
