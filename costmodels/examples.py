@@ -1,6 +1,6 @@
 """Small fixed inputs for doctests and tests: numbers simple enough to work by hand."""
 
-from costmodels.types import Model
+from costmodels.types import Gpu, Model, Network, Stack
 
 TINY = Model(
     layers=4, hidden=8, heads=2, kv_heads=2, head_dim=4, ffn=32, gated=0, vocab=100, vocab_multiple=1, seq=16, tied=0,
@@ -10,3 +10,25 @@ TINY = Model(
     q_lora=0, kv_lora=0, qk_nope=0, qk_rope=0, v_dim=0, mtp=0,
 )  # fmt: skip
 """Four layers, h = 8, two heads of 4, GELU width 32, untied, no biases, RMSNorm: 784 parameters a layer."""
+
+H100 = Gpu(
+    peak_flops=989e12, peak16_flops=989e12, hbm_Bps=3.35e12, memory_bytes=80 * 2.0**30, sms=132, gemm_eff=0.71,
+    gemm16_eff=0.71, hbm_eff=0.8, attn_fwd_eff=0.48, attn_bwd_eff=0.38, nvlink_eff=0.8,
+)  # fmt: skip
+"""An 80 GB H100 in bf16."""
+
+EIGHT_H100 = Network(
+    gpus=8, hb_size=8, hb_Bps=450e9, hb_latency_s=1e-6, mesh=0, nvls=0, nic_Bps=50e9, nic_eff=0.85, latency_s=3e-6,
+    hop_latency_s=1e-6, any_to_any=1, leaf_gpus=512, pod_gpus=16384, pod_Bps=50e9, core_Bps=50e9,
+)  # fmt: skip
+"""One HB domain of eight with one 400 Gb/s NIC per GPU."""
+
+MEGATRON_2021 = Stack(
+    flash_attention=0, dropout=1, fused_elementwise=1.0, fused_activation=1, qkv_copies=1, selective_core=1,
+    logit_time_bytes=40.0, logit_memory_bytes=10.0, cast_bytes=0.0, tensor_exposed_fwd=1.0, tensor_exposed_bwd=1.0,
+    context_exposed=1.0, expert_exposed=1.0, data_exposed=1.0, param_gather_exposed=1.0, p2p_exposed=1.0, p2p_scatter=1,
+    chunk_s=0.0, grad_accum_bytes=8.0, grad_bytes=2.0, param_gather_bytes=2.0, launch_s=0.0, launch_tensor_s=0.0,
+    kernel_gap_s=0.0, iteration_s=0.0, optimizer_bytes=40.0, optimizer_s=0.003, rank_s=0.0, weight_memory_bytes=2.0,
+    grad_memory_bytes=4.0, optimizer_memory_bytes=12.0, bucket_memory_bytes=0.0, reserve_bytes=2e9, fragmentation=0.0,
+)  # fmt: skip
+"""Unfused attention with dropout, nothing overlapped, 18 bytes of state per parameter."""

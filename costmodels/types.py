@@ -105,7 +105,9 @@ class Stack(NamedTuple):
     flash_attention: int
     dropout: int
     fused_elementwise: float  # element-wise traffic relative to fused kernels
-    fused_activation: int  # 1: swiglu/gelu keeps only its input
+    fused_activation: int  # 1: swiglu keeps only its input and its product
+    qkv_copies: int  # copies of q, k and v kept per layer: 1, or 2 when the rotated ones are stored beside
+    selective_core: int  # 1: selective recompute re-runs core attention; 0: norms, activation, MLA up-projections
     logit_time_bytes: float  # HBM bytes per logit of the loss
     logit_memory_bytes: float  # bytes kept per logit at the peak
     cast_bytes: float  # fp8: bytes per GEMM input element spent on casts and scaling
