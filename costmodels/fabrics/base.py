@@ -59,6 +59,41 @@ class Inventory(NamedTuple):
     copper_links: int  # links short enough for passive copper, for price sets that tell them apart
     tier_switches: tuple[int, ...]  # switches per tier, from the GPUs upwards
     networks: int  # separate networks: 1, or one per rail or plane
+    optical_ports: int = 0  # ports of optical circuit switches, counted in `switches` but not in `switch_ports`
+
+
+def no_network(max_gpus: int) -> Inventory:
+    """The empty bill of materials.
+
+    >>> no_network(8).switches
+    0
+    """
+    return Inventory(0, 0, 0, 0, max_gpus, 0, 0, 0, 0, (), 0)
+
+
+def tiered(
+    tier_switches: tuple[int, ...], radix: int, host_links: int, switch_links: int, max_gpus: int, networks: int = 1
+) -> Inventory:
+    """The bill of materials of packet switches of `radix` ports, every host link short.
+
+    >>> tiered((8, 4), 64, 256, 256, 2048).switch_ports
+    768
+    """
+    tiers = tuple(s for s in tier_switches if s)
+    switches, links = sum(tiers), host_links + switch_links
+    return Inventory(
+        tiers=len(tiers),
+        switches=switches,
+        transceivers=2 * links,
+        links=links,
+        max_gpus=max_gpus,
+        switch_ports=switches * radix,
+        host_links=host_links,
+        switch_links=switch_links,
+        copper_links=host_links,
+        tier_switches=tiers,
+        networks=networks,
+    )
 
 
 class Fabric(ABC):
@@ -70,13 +105,27 @@ class Fabric(ABC):
     nic_efficiency: float = 0.85
     options: Mapping[str, str] = NO_OPTIONS  # accepted options and what each means
 
-    @abstractmethod
     def network(self, inputs: FabricInputs) -> Network:
         """The fabric as a collective sees it. Raises ValueError when it cannot be built."""
+        self.check(inputs)
+        return self.build_network(self.fixed(inputs))
 
-    @abstractmethod
     def inventory(self, inputs: FabricInputs) -> Inventory:
         """Switches, links and transceivers. Raises ValueError when it cannot be built."""
+        self.check(inputs)
+        return self.build_inventory(self.fixed(inputs))
+
+    def fixed(self, inputs: FabricInputs) -> FabricInputs:
+        """The inputs with whatever this fabric does not leave open (its ratio, its domain) put in."""
+        return inputs
+
+    @abstractmethod
+    def build_network(self, inputs: FabricInputs) -> Network:
+        """`network` of checked inputs."""
+
+    @abstractmethod
+    def build_inventory(self, inputs: FabricInputs) -> Inventory:
+        """`inventory` of checked inputs."""
 
     def domain(self, inputs: FabricInputs) -> int:
         """HB-domain size, never above the cluster."""
@@ -108,13 +157,13 @@ class Fabric(ABC):
             raise ValueError(f"option {key} of fabric {self.name} must be a whole number of at least 1, got {value!r}")
         return int(value)
 
-    def make_network(self, inputs: FabricInputs, *, any_to_any: bool, reach: Reach, hb_size: int | None = None) -> Network:
+    def make_network(self, inputs: FabricInputs, *, any_to_any: bool, reach: Reach) -> Network:
         """A `Network` from the tiers a fabric reaches, with this fabric's defaults filled in."""
         transport = str(inputs.options.get("transport", self.transport))
         gpus = inputs.gpus
         return Network(
             gpus=gpus,
-            hb_size=hb_size or self.domain(inputs),
+            hb_size=self.domain(inputs),
             hb_Bps=inputs.hb_Bps,
             hb_latency_s=HB_LATENCY_S if inputs.hb_latency_s is None else inputs.hb_latency_s,
             mesh=int(inputs.mesh),
@@ -138,3 +187,8 @@ class Reach(NamedTuple):
     pod_gpus: int
     pod_Bps: float
     core_Bps: float
+
+
+def everywhere(inputs: FabricInputs) -> Reach:
+    """Every GPU at the NIC rate, in one tier."""
+    return Reach(inputs.gpus, inputs.gpus, inputs.nic_Bps, inputs.nic_Bps)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from costmodels.fabrics.base import FabricInputs, Inventory, Reach
+from costmodels.fabrics.base import FabricInputs, Inventory, Reach, everywhere, tiered
 
 LARGEST_RADIX = 4096
 
@@ -125,20 +125,13 @@ def _too_small(endpoints: int, radix: int, ratio: float, tiers: int, taper: str)
 
 def clos_inventory(shape: ClosShape, radix: int, host_links: int, copies: int = 1, max_gpus: int = 0) -> Inventory:
     """The bill of materials of `copies` equal networks with `host_links` host links in all."""
-    switches = sum(shape.tier_switches) * copies
-    switch_links = shape.switch_links * copies
-    return Inventory(
-        tiers=shape.tiers,
-        switches=switches,
-        transceivers=2 * (host_links + switch_links),
-        links=host_links + switch_links,
-        max_gpus=max_gpus or shape.max_endpoints * copies,
-        switch_ports=switches * radix,
-        host_links=host_links,
-        switch_links=switch_links,
-        copper_links=host_links,
-        tier_switches=tuple(s * copies for s in shape.tier_switches),
-        networks=copies,
+    return tiered(
+        tuple(s * copies for s in shape.tier_switches),
+        radix,
+        host_links,
+        shape.switch_links * copies,
+        max_gpus or shape.max_endpoints * copies,
+        copies,
     )
 
 
@@ -150,7 +143,7 @@ def clos_reach(shape: ClosShape, inputs: FabricInputs, rails: int, taper: str = 
     everyone = inputs.gpus
     tapered = inputs.nic_Bps / inputs.oversubscription
     if shape.tiers == 1:
-        return Reach(everyone, everyone, inputs.nic_Bps, inputs.nic_Bps)
+        return everywhere(inputs)
     leaf = shape.down * rails
     if shape.tiers == 2:
         return Reach(leaf, everyone, tapered, tapered)

@@ -27,7 +27,6 @@ class FatTree(Fabric):
 
     def shape(self, inputs: FabricInputs) -> ClosShape:
         """The Clos of one plane."""
-        self.check(inputs)
         even = bool(inputs.options.get("even_spines", True))
         return clos(inputs.gpus, inputs.radix, inputs.oversubscription, taper=self.taper(inputs), even=even)
 
@@ -38,12 +37,12 @@ class FatTree(Fabric):
             raise ValueError(f"option taper of fabric {self.name} must be top or leaf, got {taper!r}")
         return taper
 
-    def network(self, inputs: FabricInputs) -> Network:
+    def build_network(self, inputs: FabricInputs) -> Network:
         shape = self.shape(inputs)
         rails = self.domain(inputs) if self.rail_wired else 1
         return self.make_network(inputs, any_to_any=True, reach=clos_reach(shape, inputs, rails, self.taper(inputs)))
 
-    def inventory(self, inputs: FabricInputs) -> Inventory:
+    def build_inventory(self, inputs: FabricInputs) -> Inventory:
         shape = self.shape(inputs)
         planes = self.integer_option(inputs, "planes", 1)
         return clos_inventory(shape, inputs.radix, inputs.gpus * planes, planes, max_gpus=shape.max_endpoints)

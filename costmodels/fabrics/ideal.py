@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from costmodels.fabrics.base import Fabric, FabricInputs, Inventory, Reach
+from costmodels.fabrics.base import Fabric, FabricInputs, Inventory, everywhere, no_network
 from costmodels.types import Network
 
 
@@ -16,15 +16,14 @@ class Ideal(Fabric):
     name = "ideal"
     description = "All GPUs in one HB domain: the upper bound, no network to buy"
 
-    def network(self, inputs: FabricInputs) -> Network:
-        self.check(inputs)
-        every = inputs._replace(nic_Bps=inputs.hb_Bps)
-        reach = Reach(inputs.gpus, inputs.gpus, inputs.hb_Bps, inputs.hb_Bps)
-        return self.make_network(every, any_to_any=True, reach=reach, hb_size=inputs.gpus)
+    def fixed(self, inputs: FabricInputs) -> FabricInputs:
+        return inputs._replace(hb_size=inputs.gpus, nic_Bps=inputs.hb_Bps)
 
-    def inventory(self, inputs: FabricInputs) -> Inventory:
-        self.check(inputs)
-        return Inventory(0, 0, 0, 0, inputs.gpus, 0, 0, 0, 0, (), 0)
+    def build_network(self, inputs: FabricInputs) -> Network:
+        return self.make_network(inputs, any_to_any=True, reach=everywhere(inputs))
+
+    def build_inventory(self, inputs: FabricInputs) -> Inventory:
+        return no_network(inputs.gpus)
 
 
 FABRIC = Ideal()

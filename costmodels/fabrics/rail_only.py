@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from costmodels.fabrics.base import Fabric, FabricInputs, Inventory
+from costmodels.fabrics.base import Fabric, FabricInputs, Inventory, no_network
 from costmodels.fabrics.clos import ClosShape, clos, clos_inventory, clos_reach
 from costmodels.types import Network
 
@@ -26,26 +26,25 @@ class RailOnly(Fabric):
 
     def shape(self, inputs: FabricInputs) -> ClosShape:
         """The network of one rail."""
-        self.check(inputs)
         endpoints = math.ceil(inputs.gpus / self.domain(inputs))
         try:
             return clos(endpoints, inputs.radix, inputs.oversubscription, tiers=self.rail_tiers)
         except ValueError as error:
             raise ValueError(f"a rail has {endpoints:,} GPUs: {error}") from None
 
-    def network(self, inputs: FabricInputs) -> Network:
+    def build_network(self, inputs: FabricInputs) -> Network:
         shape = self.shape(inputs)
         rails = self.domain(inputs)
         reach = clos_reach(shape, inputs, rails)
         return self.make_network(inputs, any_to_any=False, reach=reach._replace(pod_gpus=reach.pod_gpus * rails))
 
-    def inventory(self, inputs: FabricInputs) -> Inventory:
+    def build_inventory(self, inputs: FabricInputs) -> Inventory:
         """As many rails share a single-tier switch as fit, each cut off from the others (as Table II counts)."""
         shape = self.shape(inputs)
         rails = self.domain(inputs)
         endpoints = math.ceil(inputs.gpus / rails)
         if endpoints == 1:
-            return Inventory(0, 0, 0, 0, shape.max_endpoints * rails, 0, 0, 0, 0, (), 0)
+            return no_network(shape.max_endpoints * rails)
         bill = clos_inventory(shape, inputs.radix, inputs.gpus, rails)
         if shape.tiers > 1:
             return bill
