@@ -82,29 +82,30 @@ def clos_inventory(endpoints: int, radix: int) -> NetworkInventory:
 
 @jit
 def rail_only_inventory(gpus: int, hb_size: int, radix: int) -> NetworkInventory:
-    """Inventory of a rail-only network: K networks of N/K endpoints each (the last domain may be partly filled).
+    """Inventory of a rail-only network: K networks of N/K endpoints each.
 
-    Raises ValueError when the domain is smaller than one GPU.
+    A rail that needs only part of one switch shares it with other whole rails, in separate groups of ports. Rails are
+    sized for full domains when the last domain is partly filled. Raises ValueError when the domain holds no GPU.
 
     >>> rail_only_inventory(32768, 256, 64)
     NetworkInventory(tiers=2, switches=1536, transceivers=131072)
+    >>> rail_only_inventory(32768, 256, 256)  # 128 endpoints a rail: two rails share a switch
+    NetworkInventory(tiers=1, switches=128, transceivers=65536)
     >>> rail_only_inventory(256, 256, 64)
     NetworkInventory(tiers=0, switches=0, transceivers=0)
     """
     if hb_size < 1:
         raise ValueError("the high-bandwidth domain must hold at least one GPU")
-    full = gpus // hb_size
-    longer = gpus - full * hb_size  # rails that also have a GPU in the partly filled domain
-    short_rail = clos_inventory(full, radix)
-    if longer == 0:
-        return NetworkInventory(short_rail.tiers, hb_size * short_rail.switches, hb_size * short_rail.transceivers)
-    long_rail = clos_inventory(full + 1, radix)
-    shorter = hb_size - longer
-    return NetworkInventory(
-        long_rail.tiers,
-        longer * long_rail.switches + shorter * short_rail.switches,
-        longer * long_rail.transceivers + shorter * short_rail.transceivers,
-    )
+    endpoints = (gpus + hb_size - 1) // hb_size
+    rail = clos_inventory(endpoints, radix)
+    if rail.tiers == 0:
+        return rail
+    if rail.tiers == 1:
+        rails_per_switch = radix // endpoints
+        switches = (hb_size + rails_per_switch - 1) // rails_per_switch
+    else:
+        switches = hb_size * rail.switches
+    return NetworkInventory(rail.tiers, switches, 2 * rail.tiers * gpus)
 
 
 @jit
