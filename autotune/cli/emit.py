@@ -1,0 +1,37 @@
+"""`autotune emit`: launch files of a plan."""
+
+from __future__ import annotations
+
+import click
+
+from autotune.emit.base import LAUNCHERS
+
+
+@click.command("emit", help="Write launch files for PLAN (a plan.yaml or JSON from `search`).")
+@click.argument("cluster")
+@click.argument("model")
+@click.argument("plan")
+@click.option("--target", "targets", default="megatron", show_default=True, help="Comma-separated: megatron, deepspeed, ...")
+@click.option("--out", type=click.Path(), required=True, help="Folder to write: plan.yaml, ranks.csv, one folder per target.")
+@click.option("--launcher", type=click.Choice(LAUNCHERS), default=None, help="How processes are started; default: the target's own.")
+@click.option("--force", is_flag=True, help="Write into a folder that is not empty.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+def command(cluster: str, model: str, plan: str, targets: str, out: str, launcher: str | None, force: bool, as_json: bool) -> None:
+    """Write launch files for a plan."""
+    from autotune.emit import Options, write_targets
+    from autotune.load import load_cluster, load_model, load_plan
+    from autotune.outdir import OutputFolder
+    from autotune.output import note, print_json
+
+    names = [t.strip() for t in targets.split(",") if t.strip()]
+    the_cluster, the_model, the_plan = load_cluster(cluster), load_model(model), load_plan(plan)
+    with OutputFolder(out, force) as folder:
+        written = write_targets(folder, names, the_cluster, the_model, the_plan, Options(launcher))
+    if as_json:
+        files = {t: [n if t == "plan" else f"{t}/{n}" for n in names] for t, names in written.items()}
+        print_json({"out": out, "plan_id": the_plan.id, "gpus": the_plan.gpus, "files": files})
+        return
+    for target, files_of in written.items():
+        for name in files_of:
+            click.echo(f"{out}/{name}" if target == "plan" else f"{out}/{target}/{name}")
+    note(f"plan {the_plan.id}: {the_plan.gpus} GPUs")
