@@ -1,0 +1,162 @@
+"""Turns what the user names (a file, a folder, a preset) into checked specs. Every fault is an InputError.
+
+A cluster is `cluster.yaml` or a preset; a model is `model.yaml`, a preset, or a Hugging Face `config.json` (or the
+folder that holds one); a plan is a plan file or the result of `autotune search --json`.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from autotune import catalogue
+from autotune.errors import InputError, Problem, did_you_mean
+from autotune.plan import Plan
+from autotune.schema_errors import show, validated
+from autotune.specs import Calibration, ClusterSpec, ModelSpec
+from autotune.textfile import read_text
+from autotune.yaml_lines import Document, dump_yaml, parse
+
+__all__ = [
+    "dump_yaml",
+    "load_calibration",
+    "load_cluster",
+    "load_document",
+    "load_model",
+    "load_plan",
+    "read_yaml",
+]
+
+# Keys only a Hugging Face configuration has.
+_HF_KEYS = ("model_type", "architectures", "transformers_version", "n_embd", "d_model", "num_hidden_layers", "text_config")
+
+
+def load_document(path: str | Path) -> Document:
+    """A YAML or JSON file as plain values with line numbers."""
+    return parse(read_text(path), str(path))
+
+
+def read_yaml(path: str | Path) -> Any:
+    """A YAML or JSON file as plain values."""
+    return load_document(path).data
+
+
+def load_cluster(name_or_path: str | Path) -> ClusterSpec:
+    """The cluster of a file or of the catalogue, with its GPU, fabric and stack names checked.
+
+    `calibration` may be the path of a calibration file, relative to the cluster file; it is read here.
+
+    >>> load_cluster("h100-rail-1024").network.fabric
+    'rail-only'
+    """
+    from autotune.cluster_checks import cluster_problems
+
+    document = _preset_or_file("clusters", name_or_path, "cluster")
+    spec = validated(ClusterSpec, document)
+    problems = [
+        Problem(message, document.file, document.line_of(_keys(key)), key) for key, message in cluster_problems(spec)
+    ]
+    if isinstance(spec.calibration, str):
+        path = os.path.join(os.path.dirname(document.file), os.path.expanduser(spec.calibration))
+        try:
+            spec = spec.model_copy(update={"calibration": load_calibration(path)})
+        except InputError as e:
+            problems += e.problems
+    if problems:
+        raise InputError(problems)
+    return spec
+
+
+def load_model(name_or_path: str | Path) -> ModelSpec:
+    """The model of a file, a folder with a `config.json`, or the catalogue.
+
+    >>> load_model("gpt-175b").num_layers
+    96
+    """
+    name = str(name_or_path)
+    if os.path.isdir(name) and (os.path.isfile(inner := os.path.join(name, "config.json")) or not catalogue.find("models", name)):
+        if not os.path.isfile(inner):
+            raise InputError.of("is a folder without a config.json", name)
+        name_or_path = inner
+    document = _preset_or_file("models", name_or_path, "model")
+    if _is_hugging_face(document.data):
+        return _hugging_face(document)
+    spec = validated(ModelSpec, document)
+    problems = _useless_keys(spec, document)
+    if problems:
+        raise InputError(problems)
+    return spec
+
+
+def load_calibration(path: str | Path) -> Calibration:
+    """Efficiency constants of one cluster, as `autotune calibrate` writes them, bare or under the key `calibration`."""
+    document = load_document(path)
+    data = document.data
+    if isinstance(data, dict) and isinstance(data.get("calibration"), dict):
+        lines = {keys[1:]: line for keys, line in document.lines.items() if keys[:1] == ("calibration",)}
+        document = Document(data["calibration"], document.file, lines)
+    return validated(Calibration, document)
+
+
+def load_plan(path: str | Path, model: ModelSpec | None = None) -> Plan:
+    """The plan of a file. A `search --json` document or `result.json` gives its best plan.
+
+    With `model`, a plan without `stage_layers` gets an even split.
+    """
+    from autotune.plan_files import plan_from
+
+    return plan_from(load_document(path), model)
+
+
+def _preset_or_file(kind: str, name_or_path: str | Path, what: str) -> Document:
+    name = str(name_or_path)
+    if name != "-" and not os.path.lexists(name):
+        preset = catalogue.find(kind, name) if name and "/" not in name else None
+        if preset:
+            return catalogue.document(kind, preset)
+        if "/" not in name and not name.endswith((".yaml", ".yml", ".json")):
+            hint = did_you_mean(name, catalogue.names(kind))
+            raise InputError.of(f"no such {what} file or preset {show(name)}{hint}; 'autotune list {kind}' shows the presets")
+    return load_document(name_or_path)
+
+
+def _is_hugging_face(data: Any) -> bool:
+    return isinstance(data, dict) and "num_layers" not in data and any(key in data for key in _HF_KEYS)
+
+
+def _hugging_face(document: Document) -> ModelSpec:
+    from autotune.hf_config import model_from_hf
+
+    path = Path(document.file)
+    name = path.resolve().parent.name if path.name == "config.json" else path.stem
+    try:
+        return model_from_hf(document.data, document.file, name or "model")
+    except InputError as e:
+        raise InputError([_with_line(p, document) for p in e.problems]) from None
+
+
+def _with_line(problem: Problem, document: Document) -> Problem:
+    line = problem.line or (document.line_of(_keys(problem.key)) if problem.key else 0)
+    return Problem(problem.message, problem.file or document.file, line, problem.key)
+
+
+def _keys(key: str) -> tuple[str | int, ...]:
+    parts: list[str | int] = []
+    for part in key.split("."):
+        name, *indexes = part.split("[")
+        parts.append(name)
+        parts += [int(i.rstrip("]")) for i in indexes if i.rstrip("]").isdigit()]
+    return tuple(parts)
+
+
+def _useless_keys(spec: ModelSpec, document: Document) -> list[Problem]:
+    """Keys that say nothing without another one: most often the other one was forgotten."""
+    latent = ("q_lora_rank", "kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
+    needs = [(key, "num_experts") for key in spec.model_fields_set if key.startswith("moe_") or key == "first_k_dense"]
+    needs += [(key, "multi_latent_attention") for key in latent if key in spec.model_fields_set]
+    return [
+        Problem(f"has no effect without {other}", document.file, document.line_of((key,)), key)
+        for key, other in sorted(needs, key=lambda pair: document.line_of((pair[0],)))
+        if not getattr(spec, other) and getattr(spec, key) not in (None, False, 0)
+    ]
