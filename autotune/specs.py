@@ -137,6 +137,11 @@ class PricesSpec(Strict):
     transceiver_usd: Positive | None = None
     switch_port_W: Positive | None = None
     transceiver_W: Positive | None = None
+    price_set: str | None = Field(None, description="named base that the other keys override: rail-only-paper, deepseek, hammingmesh")
+    switch_link_usd: Positive | None = Field(None, description="per link between switches")
+    optical_port_usd: Positive | None = Field(None, description="per port of an optical circuit switch")
+    optical_port_W: Positive | None = None
+    gpu_usd: Positive | None = Field(None, description="one GPU with its share of the server")
     gpu_hour_usd: Positive | None = None
     electricity_usd_per_kWh: Positive | None = None
 
@@ -147,6 +152,8 @@ class FailureSpec(Strict):
     interruptions_per_gpu_day: NonNegative = 4.7e-4
     checkpoint_s: Positive = 30
     restart_s: Positive = 600
+    repair_hours: Positive = Field(24, description="until a broken part is back")
+    straggler_spread: NonNegative = Field(0.005, description="standard deviation of step time over GPUs, as a fraction")
 
 
 class LaunchSpec(Strict):

@@ -103,6 +103,9 @@ class Fabric(ABC):
     description: str = ""
     transport: str = "ib"
     nic_efficiency: float = 0.85
+    rail_wired: bool = True  # a leaf serves one local index of many domains, not whole nodes
+    dual_homed: bool = False  # each NIC is on two leaves
+    optical: bool = False  # circuit switches
     options: Mapping[str, str] = NO_OPTIONS  # accepted options and what each means
 
     def network(self, inputs: FabricInputs) -> Network:

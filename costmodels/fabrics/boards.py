@@ -47,6 +47,7 @@ def near_square(n: int) -> tuple[int, int]:
 class BoardFabric(Fabric):
     """Options and grid shared by the fabrics of boards."""
 
+    rail_wired = False
     options = {
         "board_rows": "GPUs down a board (default: the HB domain as near to square as it goes)",
         "board_columns": "GPUs across a board",

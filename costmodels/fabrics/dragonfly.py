@@ -21,6 +21,7 @@ class Dragonfly(Fabric):
 
     name = "dragonfly"
     description = "Dragonfly: fully joined groups of switches, groups joined by global links"
+    rail_wired = False
 
     def groups(self, inputs: FabricInputs) -> tuple[int, int]:
         """Hosts per switch p and groups g. A switch has p hosts, 2p-1 links in its group and p out of it."""

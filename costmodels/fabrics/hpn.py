@@ -31,6 +31,7 @@ class Hpn(Fabric):
     name = "hpn"
     description = "Alibaba HPN 7.0: dual-plane, dual-ToR, pods of 15,360 GPUs, 15:1 to the core"
     transport = "roce"
+    dual_homed = True
 
     def segment_gpus(self, inputs: FabricInputs) -> int:
         """GPUs under one set of ToRs."""

@@ -29,6 +29,7 @@ class Meta7To1(Fabric):
     name = "meta-7to1"
     description = "Meta Llama 3 cluster: pods of 3,072 GPUs at full rate, 7:1 between pods"
     transport = "roce"
+    rail_wired = False
 
     def build_network(self, inputs: FabricInputs) -> Network:
         self._fits(inputs)

@@ -26,6 +26,7 @@ class OcsRails(Fabric):
 
     name = "ocs-rails"
     description = "Rails of optical circuit switches: rings along a rail, no packet switch"
+    optical = True
     options = {
         "ocs_ports": "ports of an optical switch (default: switch_radix)",
         "rings": "kinds of process groups that share the circuits at once (default 1: moved between phases)",

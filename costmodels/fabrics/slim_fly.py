@@ -53,6 +53,7 @@ class SlimFly(Fabric):
 
     name = "slim-fly"
     description = "Slim Fly: a direct graph of switches with diameter two"
+    rail_wired = False
 
     def shape(self, inputs: FabricInputs) -> SlimFlyShape:
         """The smallest graph that holds the cluster."""
