@@ -82,16 +82,30 @@ class Row:
         }
 
 
+def _read(name: str) -> dict[str, Any]:
+    from autotune.yaml_lines import parse
+
+    file = resources.files("autotune").joinpath("catalogue", "reproduce", f"{name}.yaml")
+    content: dict[str, Any] = parse(file.read_text(encoding="utf-8"), file.name).data
+    return content
+
+
+def load_sources(name: str = "rail_only") -> dict[str, str]:
+    """What the short names of sources stand for.
+
+    >>> load_sources()["abstract"]
+    'arxiv.org/html/2307.12169v5, the abstract'
+    """
+    return dict(_read(name)["sources"])
+
+
 def load_claims(name: str = "rail_only") -> list[Claim]:
     """The claims of a paper, in the order of the file.
 
     >>> [claim.id for claim in load_claims()][:3]
     ['T1', 'T2', 'T3']
     """
-    from autotune.yaml_lines import parse
-
-    file = resources.files("autotune").joinpath("catalogue", "reproduce", f"{name}.yaml")
-    return [Claim(**entry) for entry in parse(file.read_text(encoding="utf-8"), file.name).data["claims"]]
+    return [Claim(**entry) for entry in _read(name)["claims"]]
 
 
 def judge(claim: Claim, values: Values) -> Row:

@@ -144,8 +144,9 @@ def cost_values(published: list[str]) -> dict[str, Values]:
         ),
         "C5": Values(
             {"Clos": first.clos_w() / 1e6},
-            {"Clos, 17.5 W": first.clos_w(INFERRED_PORT_W) / 1e6, "million USD (published 200)": first.clos_usd / 1e6},
+            {"Clos, 17.5 W": first.clos_w(INFERRED_PORT_W) / 1e6},
         ),
+        "C5-cost": Values({"Clos": first.clos_usd / 1e6}),
         "E1": _moe_shares(),
         "E2": Values({"A100": 100 * A100_NIC_BPS / A100_HB_BPS, "H100": 100 * H100_NIC_BPS / H100_HB_BPS}),
     }

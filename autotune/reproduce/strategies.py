@@ -8,7 +8,14 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from costmodels._jit import jit
-from costmodels.rail_only_paper import PaperModel, PaperOptions, PaperStrategy, PaperSystem, iteration_time_s, micro_batches
+from costmodels.rail_only_paper import (
+    PaperModel,
+    PaperOptions,
+    PaperStrategy,
+    PaperSystem,
+    iteration_time_s,
+    micro_batches,
+)
 
 
 class SearchLimits(NamedTuple):

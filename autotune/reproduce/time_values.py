@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from autotune.reproduce.claims import Values
-from autotune.reproduce.settings import MEGATRON_RUNS, R1_GPUS, R1_MODELS, R1_OPTIONS, TRAFFIC_OPTIONS, a100_system, r1_system
+from autotune.reproduce.settings import (
+    MEGATRON_RUNS,
+    R1_GPUS,
+    R1_MODELS,
+    R1_OPTIONS,
+    TRAFFIC_OPTIONS,
+    a100_system,
+    r1_system,
+)
 from autotune.reproduce.strategies import BestStrategy, SearchLimits, best_strategy
 from costmodels.rail_only_paper import PaperOptions, PaperSystem, hardware_utilisation
 
