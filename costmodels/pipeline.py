@@ -6,9 +6,13 @@ the exposed point-to-point time of each crossing between stages; a crossing dela
 sender busy. With P = 1 the stage is given as `first`.
 
 The makespan is the longest path through the dependency graph of the schedule. Each closed form is the maximum over a
-few families of such paths (fill through one stage, steady on one stage, drain; detours to the last stage; loops over
-several stages, which matter when hops are slow), so it never exceeds the true makespan. Orders and oracle:
-`costmodels.schedule`. Legend: j stage, W_j warm-up forwards of stage j, s = f + b.
+few families of such paths: fill, steady state on one stage, drain, each with detours; loops over several stages, which
+matter when hops are slow. It therefore never exceeds the true makespan. Orders and oracle: `costmodels.schedule`.
+
+Exactness against the oracle: GPipe exact; otherwise see `one_f_one_b`.
+
+Legend: stages are 0, 1, M = P - 2 and L = P - 1, the only ones that can be critical; j stage, s = f + b, W_j warm-up
+forwards of stage j. A stage's work is counted in chunks: seconds here are v times too large until the final division.
 """
 
 from __future__ import annotations
@@ -17,182 +21,171 @@ from costmodels._jit import jit
 
 
 @jit
-def _through(stage, P, first, mid, last):
-    """Sum of a quantity over stages 0..stage (0 for stage < 0)."""
-    if stage < 0:
-        return 0.0
-    if stage == P - 1 and P > 1:
-        return first + (P - 2) * mid + last
-    return first + stage * mid
-
-
-@jit
-def _at(stage, P, first, mid, last):
-    """A quantity of one stage."""
-    if stage == 0:
-        return first
-    return last if stage == P - 1 else mid
-
-
-@jit
-def _worst(stage, P, first, mid, last):
-    """Largest of a quantity over stages 0..stage."""
-    worst = first
-    if stage >= 1 and P > 2:
-        worst = max(worst, mid)
-    if stage == P - 1 and P > 1:
-        worst = max(worst, last)
-    return worst
-
-
-@jit
 def _warm_up(stage, P, v):
-    """Forward chunks stage runs before it alternates (Megatron's count, before it is capped by m v)."""
+    """Forward chunks a stage runs before it alternates (Megatron's count, before it is capped by m v)."""
     if v == 1:
         return P - 1 - stage
     return 2 * (P - 1 - stage) + (v - 1) * P
 
 
 @jit
-def _fill(stage, turn, P, v, first, mid, last, back_first, back_mid, back_last, hop_s):
-    """Seconds until `stage` can run its first backward, for a path that warms up, turns at stage `turn`, and returns.
+def _sums(P, first, mid, last):
+    """Sums of a quantity over stages 0..j for j = 0, 1, M, L."""
+    to_mid = first + (P - 2) * mid
+    return first, first + mid, to_mid, to_mid + last
 
-    By symmetry, with forward and backward exchanged, the seconds of the drain.
+
+@jit
+def _reach(P, v, forward, mid, last, back, back_mid, back_last, hop_s):
+    """Longest way from the first forward to the first backward of stages 0, 1, M, L, plus backward 0..j - 1.
+
+    A way warms up on the slowest stage it meets, turns at a stage l >= j and comes back through the backwards. With
+    forward and backward exchanged it is the longest drain. For stage j subtract backward 0..j and j hops.
     """
-    forward = _through(turn, P, first, mid, last) + _warm_up(turn, P, v) * _worst(turn, P, first, mid, last)
-    back = _through(turn, P, back_first, back_mid, back_last) - _through(stage, P, back_first, back_mid, back_last)
-    return (forward + back) / v + (2 * turn - stage) * hop_s
+    f0, f1, fm, fl = _sums(P, forward, mid, last)
+    b0, b1, bm, bl = _sums(P, back, back_mid, back_last)
+    slow = max(forward, mid)
+    hop = 2.0 * hop_s * v
+    to_l = fl + bl + _warm_up(P - 1, P, v) * max(slow, last) + (P - 1) * hop
+    if v > 1:  # the first micro-batch through every chunk before it turns
+        to_l = max(to_l, v * fl + bl + (v * P - 1 + P - 1) * v * hop_s)
+    to_m = max(to_l, fm + bm + _warm_up(P - 2, P, v) * slow + (P - 2) * hop)
+    to_1 = max(to_m, f1 + b1 + _warm_up(1, P, v) * slow + hop)
+    to_0 = max(to_1 if P > 2 else to_m, f0 + b0 + _warm_up(0, P, v) * forward)
+    return to_0, to_1, to_m, to_l
 
 
 @jit
-def _longest_fill(stage, P, v, first, mid, last, back_first, back_mid, back_last, hop_s):
-    """The longest fill (or drain) over the turning stages that can be extreme."""
-    fill = _fill(stage, P - 1, P, v, first, mid, last, back_first, back_mid, back_last, hop_s)
-    if stage < P - 1:
-        fill = max(fill, _fill(stage, P - 2, P, v, first, mid, last, back_first, back_mid, back_last, hop_s))
-    if stage < P - 2:
-        fill = max(fill, _fill(stage, stage, P, v, first, mid, last, back_first, back_mid, back_last, hop_s))
-    if stage == 0 and P > 3:
-        fill = max(fill, _fill(stage, 1, P, v, first, mid, last, back_first, back_mid, back_last, hop_s))
-    if v > 1 and hop_s > 0.0:  # the first micro-batch through all chunks
-        back = _through(P - 1, P, back_first, back_mid, back_last) - _through(stage, P, back_first, back_mid, back_last)
-        through = _through(P - 1, P, first, mid, last) + (v * P - 1) * hop_s
-        fill = max(fill, through + back / v + (P - 1 - stage) * hop_s)
-    return fill
+def _wrap_reach(P, v, forward, mid, last, steady_mid, steady_last, hop_s):
+    """Longest way to stage 0 that is steady on M or L for one group of micro-batches and wraps to the next chunk.
 
-
-@jit
-def _wrap_fill(stage, turn, P, v, first, mid, last, steady, hop_s):
-    """Fill of a path that is steady on stage `turn` for the first group's last chunk and wraps to the next group.
-
-    It ends after the forward of index (v + 1) P of `stage`, 2 + 2 stage chunks later than `_fill`.
+    It ends with the forward of index (v + 1) P on stage 0, two steps after the one `_reach` leads to.
     """
-    pairs = 2 * turn + 2 - P
-    if pairs < 0:
-        return 0.0
-    forward = _through(P - 1, P, first, mid, last) + _through(stage, P, first, mid, last)
-    wait = _warm_up(turn, P, v) * _worst(turn, P, first, mid, last)
-    return (forward + wait + pairs * steady) / v + (P + stage) * hop_s
+    one_pass = forward + (P - 2) * mid + last
+    slow = max(forward, mid)
+    laps = (v - 1) * (one_pass + P * hop_s * v)  # the way here: round all chunks, or waiting on one stage
+    way = max(laps, (v - 1) * P * max(slow, last)) + P * steady_last
+    if P > 2:
+        way = max(way, max(laps, (v - 1) * P * slow) + 2 * slow + (P - 2) * steady_mid)
+    return one_pass + forward + P * hop_s * v + way
 
 
 @jit
-def _loops(units, stage, top, P, v, first, mid, last, hop_s):
-    """Seconds of `units` steady steps on paths that loop over stages top..stage: slow hops make these critical."""
-    depth = stage - top + 1
-    step = depth if v == 1 else 2 * depth - 1
-    times = units // step
-    rest = units - times * step
-    own = _at(stage, P, first, mid, last)
-    span = _through(stage, P, first, mid, last) - _through(top - 1, P, first, mid, last)
-    total = times * (span / v + 2 * (depth - 1) * hop_s)
-    remainder = rest * own / v
-    if v == 1 and rest > 0:
-        span = _through(stage, P, first, mid, last) - _through(stage - rest, P, first, mid, last)
-        remainder = max(remainder, span + 2 * (rest - 1) * hop_s)
-    return total + remainder
-
-
-@jit
-def _steady(units, stage, P, v, first, mid, last, hop_s):
-    """Longest `units` steady steps that start and end on `stage`."""
-    best = units * _at(stage, P, first, mid, last) / v
-    if hop_s > 0.0 and stage > 0:
-        best = max(best, _loops(units, stage, 0, P, v, first, mid, last, hop_s))
-        if stage > 1:
-            best = max(best, _loops(units, stage, 1, P, v, first, mid, last, hop_s))
-    return best
-
-
-@jit
-def gpipe(P, m, first_fwd, first_bwd, mid_fwd, mid_bwd, last_fwd, last_bwd, hop_s):
-    """GPipe: (total_s, steady_s, bubble_s), exact. Forward and backward are two flow lines, one after the other.
-
-    total = sum f + (m - 1) max f + sum b + (m - 1) max b + 2 (P - 1) hop; steady is m times the slowest stage.
-
-    >>> gpipe(4, 8, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 0.0)
-    (33.0, 24.0, 9.0)
-    """
-    total = _through(P - 1, P, first_fwd, mid_fwd, last_fwd) + _through(P - 1, P, first_bwd, mid_bwd, last_bwd)
-    total += (m - 1) * (_worst(P - 1, P, first_fwd, mid_fwd, last_fwd) + _worst(P - 1, P, first_bwd, mid_bwd, last_bwd))
-    total += 2 * (P - 1) * hop_s
-    steady = m * _worst(P - 1, P, first_fwd + first_bwd, mid_fwd + mid_bwd, last_fwd + last_bwd)
-    return total, steady, total - steady
-
-
-@jit
-def _steady_on(j, P, v, m, first_fwd, first_bwd, mid_fwd, mid_bwd, last_fwd, last_bwd, hop_s):
-    """Longest path whose steady part is on stage j."""
-    first, mid, last = first_fwd + first_bwd, mid_fwd + mid_bwd, last_fwd + last_bwd
-    own = _at(j, P, first, mid, last)
-    best = _through(j - 1, P, first, mid, last) / v + m * own + 2 * j * hop_s
-    units = m * v - 1 - _warm_up(j, P, v)
-    if units < 1 and (units < 0 or j < P - 1):
-        return best
-    fill = _longest_fill(j, P, v, first_fwd, mid_fwd, last_fwd, first_bwd, mid_bwd, last_bwd, hop_s)
-    drain = _longest_fill(j, P, v, first_bwd, mid_bwd, last_bwd, first_fwd, mid_fwd, last_fwd, hop_s)
-    best = max(best, fill + drain + _steady(units, j, P, v, first, mid, last, hop_s))
-    late = 2 + 2 * j
-    if v > 1 and m >= 2 * P and j <= 1 and units >= late:
-        wrap_fill = _wrap_fill(j, P - 1, P, v, first_fwd, mid_fwd, last_fwd, last, hop_s)
-        wrap_drain = _wrap_fill(j, P - 1, P, v, first_bwd, mid_bwd, last_bwd, last, hop_s)
-        if P > 2:
-            wrap_fill = max(wrap_fill, _wrap_fill(j, P - 2, P, v, first_fwd, mid_fwd, last_fwd, mid, hop_s))
-            wrap_drain = max(wrap_drain, _wrap_fill(j, P - 2, P, v, first_bwd, mid_bwd, last_bwd, mid, hop_s))
-        fill, drain = max(fill, wrap_fill - late * own / v), max(drain, wrap_drain - late * own / v)
-        if units >= 2 * late:
-            best = max(best, fill + drain + units * own / v)
-    return best
-
-
-@jit
-def _few_micro_batches(P, v, m, first_fwd, first_bwd, mid_fwd, mid_bwd, last_fwd, last_bwd, hop_s):
-    """Longest path when some stages run every forward before any backward (m up to about P)."""
-    first, mid, last = first_fwd + first_bwd, mid_fwd + mid_bwd, last_fwd + last_bwd
+def _loops(units, depth, v, span, own, tail, hop_s):
+    """`units` steady steps on loops over `depth` stages whose times sum to `span`; `tail` pays a rest of one stage."""
     if v == 1:
-        slowest = max(last, max(_worst(P - 2, P, first_fwd, mid_fwd, last_fwd), _worst(P - 2, P, first_bwd, mid_bwd, last_bwd)))
-        return _through(P - 1, P, first, mid, last) + 2 * (P - 1) * hop_s + (m - 1) * slowest
-    best = 0.0
-    turn = min(P - 1, ((v + 1) * P - 2 - m * v) // 2)  # last stage that is all warm-up
-    if turn >= 0:
-        worst = _worst(turn, P, first_fwd, mid_fwd, last_fwd) + _worst(turn, P, first_bwd, mid_bwd, last_bwd)
-        best = (_through(turn, P, first, mid, last) + (m * v - 1) * worst) / v + 2 * turn * hop_s
-        if turn < P - 1:
-            turn += 1
-            forward, backward = _worst(turn, P, first_fwd, mid_fwd, last_fwd), _worst(turn, P, first_bwd, mid_bwd, last_bwd)
-            spread = _warm_up(turn, P, v) * (forward + backward) + (m * v - 1 - _warm_up(turn, P, v)) * max(forward, backward)
-            best = max(best, (_through(turn, P, first, mid, last) + spread) / v + 2 * turn * hop_s)
+        times = units // depth
+        rest = units - times * depth
+        return times * (span + 2 * (depth - 1) * hop_s) + (own + (rest - 1) * (tail + 2 * hop_s) if rest > 0 else 0.0)
+    step = 2 * depth - 1
+    times = units // step
+    return times * (span + 2 * (depth - 1) * hop_s * v) + (units - times * step) * own
+
+
+@jit
+def _steady_last(units, P, v, first, mid, last, hop_s):
+    """Longest `units` steady steps that start and end on stage L."""
+    best = units * last
+    if hop_s > 0.0:
+        span = (P - 2) * mid + last
+        best = max(best, _loops(units, P, v, first + span, last, mid, hop_s))
+        if P > 2:
+            best = max(best, _loops(units, P - 1, v, span, last, mid, hop_s))
     return best
 
 
 @jit
-def _laps(P, v, m, first_fwd, first_bwd, mid_fwd, mid_bwd, last_fwd, last_bwd, hop_s):
-    """Longest interleaved path that goes round all chunks: one trip each way, and (v - 1) laps per further group."""
-    forward = _through(P - 1, P, first_fwd, mid_fwd, last_fwd)
-    backward = _through(P - 1, P, first_bwd, mid_bwd, last_bwd)
-    last = last_fwd + last_bwd
-    lap = max(P * last / v, max(forward, backward) / v + P * hop_s)
+def _steady_mid(units, P, v, first, mid, hop_s):
+    """Longest `units` steady steps that start and end on stage M."""
+    best = units * mid
+    if hop_s > 0.0:
+        span = (P - 2) * mid
+        best = max(best, _loops(units, P - 1, v, first + span, mid, mid, hop_s))
+        if P > 3:
+            best = max(best, _loops(units, P - 2, v, span, mid, mid, hop_s))
+    return best
+
+
+@jit
+def _few_micro_batches(P, v, m, f, b, mid_f, mid_b, last_f, last_b, hop_s):
+    """Longest path when stages 0..all_warm run every forward before any backward (m up to P)."""
+    all_warm = min(P - 1, P - m if v == 1 else ((v + 1) * P - 1 - m * v) // 2)
+    if all_warm < 0:
+        return 0.0
+    slow_f, slow_b = f, b
+    if all_warm > 0 and P > 2:
+        slow_f, slow_b = max(f, mid_f), max(b, mid_b)
+    best = 0.0
+    for turn in (all_warm, min(all_warm + 1, P - 1), P - 2, P - 1):
+        way = f + b + min(turn, P - 2) * (mid_f + mid_b) + (last_f + last_b if turn == P - 1 else 0.0)
+        both = min(_warm_up(turn, P, v), m * v - 1)
+        way += both * (slow_f + slow_b) + (m * v - 1 - both) * max(slow_f, slow_b) + 2 * turn * hop_s * v
+        best = max(best, way)
+    if v > 1 and hop_s > 0.0:  # one direction round all chunks, the other waiting on the slowest stage
+        forward, backward = f + (P - 2) * mid_f + last_f, b + (P - 2) * mid_b + last_b
+        way = max(v * forward + backward + (m * v - 1) * slow_b, v * backward + forward + (m * v - 1) * slow_f)
+        best = max(best, way + ((v + 1) * P - 2) * hop_s * v)
+    return best
+
+
+@jit
+def _laps(P, v, m, forward, backward, mid, slow, last, hop_s):
+    """Longest interleaved path that goes round all chunks: one trip each way, and v - 1 laps per further group.
+
+    Between laps it is steady for P steps per group: on L, or on M or loops over half of the stages, which leaves two
+    steps that wait on a middle stage's longer pass, `slow`.
+    """
+    hop = v * hop_s
+    lap = max(P * last, max(forward, backward) + P * hop)
     groups = max(1, m // P)
-    return forward + backward + 2 * (v * P - 1) * hop_s + (groups - 1) * (v - 1) * lap + (m - 1) * last / v
+    way = v * (forward + backward) + 2 * (v * P - 1) * hop + (groups - 1) * (v - 1) * lap
+    steady = (m - 1) * last
+    if P > 2 and m > 3:
+        steady = max(steady, (m - 3) * mid + 2 * slow)
+        if P > 4:
+            depth, times = (P + 1) // 2, (m - 3) // P
+            loop = (P + 1 - depth) * mid + 2 * (depth - 1) * hop
+            steady = max(steady, times * loop + (m - 3 - times * P) * mid + 2 * slow)
+    return way + steady
+
+
+@jit
+def _longest_path(P, v, m, f, b, mid_f, mid_b, last_f, last_b, hop_s):
+    """Longest path for P >= 2, times v."""
+    first, mid, last = f + b, mid_f + mid_b, last_f + last_b
+    steps = m * v - 1
+    sum_1, hop = first + mid, hop_s * v
+    sum_m = first + (P - 2) * mid
+    mv = m * v
+    # Fill on the way to a stage, all its work, drain.
+    best = max(mv * first, sum_m + mv * last + 2 * (P - 1) * hop)
+    best = max(best, sum_m - mid + mv * mid + 2 * (P - 2) * hop)
+    fill_0, fill_1, fill_m, fill_l = _reach(P, v, f, mid_f, last_f, b, mid_b, last_b, hop_s)
+    drain_0, drain_1, drain_m, drain_l = _reach(P, v, b, mid_b, last_b, f, mid_f, last_f, hop_s)
+    units = steps - _warm_up(P - 1, P, v)
+    if units >= 0:
+        best = max(best, fill_l + drain_l - sum_m - last - 2 * (P - 1) * hop + _steady_last(units, P, v, first, mid, last, hop_s))
+    units = steps - _warm_up(P - 2, P, v)
+    if units >= 1 and P > 2:
+        best = max(best, fill_m + drain_m - sum_m - 2 * (P - 2) * hop + _steady_mid(units, P, v, first, mid, hop_s))
+    units = steps - _warm_up(1, P, v)
+    if units >= 1 and P > 3:
+        steady = units * mid
+        if hop_s > 0.0:
+            steady = max(steady, _loops(units, 2, v, sum_1, mid, mid, hop_s))
+        best = max(best, fill_1 + drain_1 - sum_1 - 2 * hop + steady)
+    units = steps - _warm_up(0, P, v)
+    if units >= 1:
+        best = max(best, fill_0 + drain_0 - first + units * first)
+        if v > 1 and m >= 2 * P and units >= 4:
+            fill_0 = max(fill_0, _wrap_reach(P, v, f, mid_f, last_f, mid, last, hop_s) - 2 * first + b)
+            drain_0 = max(drain_0, _wrap_reach(P, v, b, mid_b, last_b, mid, last, hop_s) - 2 * first + f)
+            best = max(best, fill_0 + drain_0 - first + units * first)
+    if m <= P:
+        best = max(best, _few_micro_batches(P, v, m, f, b, mid_f, mid_b, last_f, last_b, hop_s))
+    if v > 1 and hop_s > 0.0:
+        best = max(best, _laps(P, v, m, f + (P - 2) * mid_f + last_f, b + (P - 2) * mid_b + last_b, mid, max(mid_f, mid_b), last, hop_s))
+    return best
 
 
 @jit
@@ -207,20 +200,36 @@ def one_f_one_b(P, v, m, first_fwd, first_bwd, mid_fwd, mid_bwd, last_fwd, last_
     >>> one_f_one_b(4, 2, 8, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 0.0)
     (28.5, 24.0, 4.5)
     """
-    steady = m * _worst(P - 1, P, first_fwd + first_bwd, mid_fwd + mid_bwd, last_fwd + last_bwd)
+    first, last = first_fwd + first_bwd, last_fwd + last_bwd
     if P == 1:
-        return steady, steady, 0.0
-    times = (first_fwd, first_bwd, mid_fwd, mid_bwd, last_fwd, last_bwd, hop_s)
-    total = max(_steady_on(0, P, v, m, *times), _steady_on(P - 1, P, v, m, *times))
-    if P > 2:
-        total = max(total, _steady_on(1, P, v, m, *times))
-    if P > 3:
-        total = max(total, _steady_on(P - 2, P, v, m, *times))
-    if m <= P:
-        total = max(total, _few_micro_batches(P, v, m, *times))
-    if v > 1:
-        total = max(total, _laps(P, v, m, *times))
+        return m * first, m * first, 0.0
+    steady = m * max(first, last)
+    if P == 2:  # no middle stage: stage M is stage 0
+        mid_fwd, mid_bwd = first_fwd, first_bwd
+    else:
+        steady = max(steady, m * (mid_fwd + mid_bwd))
+    total = _longest_path(P, v, m, first_fwd, first_bwd, mid_fwd, mid_bwd, last_fwd, last_bwd, hop_s) / v
     return total, steady, total - steady
+
+
+@jit
+def gpipe(P, m, first_fwd, first_bwd, mid_fwd, mid_bwd, last_fwd, last_bwd, hop_s):
+    """GPipe: (total_s, steady_s, bubble_s), exact. Forward and backward are two flow lines, one after the other.
+
+    total = sum f + (m - 1) max f + sum b + (m - 1) max b + 2 (P - 1) hop; steady is m times the slowest stage.
+
+    >>> gpipe(4, 8, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 0.0)
+    (33.0, 24.0, 9.0)
+    """
+    if P == 1:
+        return m * (first_fwd + first_bwd), m * (first_fwd + first_bwd), 0.0
+    slow_f, slow_b = max(first_fwd, last_fwd), max(first_bwd, last_bwd)
+    slow = max(first_fwd + first_bwd, last_fwd + last_bwd)
+    if P > 2:
+        slow_f, slow_b, slow = max(slow_f, mid_fwd), max(slow_b, mid_bwd), max(slow, mid_fwd + mid_bwd)
+    one_pass = first_fwd + first_bwd + (P - 2) * (mid_fwd + mid_bwd) + last_fwd + last_bwd
+    total = one_pass + (m - 1) * (slow_f + slow_b) + 2 * (P - 1) * hop_s
+    return total, m * slow, total - m * slow
 
 
 @jit
