@@ -84,3 +84,18 @@ def test_impossible_radix(radix: int) -> None:
 def test_impossible_domain() -> None:
     with pytest.raises(ValueError, match="domain"):
         cost.rail_only_inventory(1024, 0, 64)
+
+
+@pytest.mark.parametrize("row", TABLE_II, ids=str)
+def test_the_planners_fabrics_count_the_same(row: tuple[int, int]) -> None:
+    """`autotune network` counts by its own, wider rules; on the paper's table they must agree."""
+    from costmodels import fabrics
+
+    gpus, radix = row
+    inputs = fabrics.FabricInputs(gpus=gpus, hb_size=256, radix=radix)
+    for name, expected in (
+        ("rail-optimized", cost.clos_inventory(gpus, radix)),
+        ("rail-only", cost.rail_only_inventory(gpus, 256, radix)),
+    ):
+        bill = fabrics.get(name).inventory(inputs)
+        assert (bill.tiers, bill.switches, bill.transceivers) == expected
