@@ -7,12 +7,16 @@ folder that holds one); a plan is a plan file or the result of `autotune search 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from autotune import catalogue
 from autotune.errors import InputError, Problem, did_you_mean
 from autotune.plan import Plan
+from autotune.schema_errors import problems as problems_of
 from autotune.schema_errors import show, validated
 from autotune.specs import Calibration, ClusterSpec, ModelSpec
 from autotune.textfile import read_text
@@ -27,9 +31,6 @@ __all__ = [
     "load_plan",
     "read_yaml",
 ]
-
-# Keys only a Hugging Face configuration has.
-_HF_KEYS = ("model_type", "architectures", "transformers_version", "n_embd", "d_model", "num_hidden_layers", "text_config")
 
 
 def load_document(path: str | Path) -> Document:
@@ -69,19 +70,26 @@ def load_cluster(name_or_path: str | Path) -> ClusterSpec:
 
 
 def load_model(name_or_path: str | Path) -> ModelSpec:
-    """The model of a file, a folder with a `config.json`, or the catalogue.
+    """The model of a file, a folder with a `config.json`, the catalogue, or `hf://org/name` on the Hugging Face hub.
+
+    Files are model.yaml, a Hugging Face configuration, or a dump of Megatron's arguments, told apart by their keys.
 
     >>> load_model("gpt-175b").num_layers
     96
     """
     name = str(name_or_path)
-    if os.path.isdir(name) and (os.path.isfile(inner := os.path.join(name, "config.json")) or not catalogue.find("models", name)):
-        if not os.path.isfile(inner):
+    if name.startswith("hf://"):
+        return _from_hub(name)
+    if os.path.isdir(name):
+        inside = os.path.join(name, "config.json")
+        if os.path.isfile(inside):
+            name_or_path = inside
+        elif not catalogue.find("models", name):
             raise InputError.of("is a folder without a config.json", name)
-        name_or_path = inner
     document = _preset_or_file("models", name_or_path, "model")
-    if _is_hugging_face(document.data):
-        return _hugging_face(document)
+    reader = _foreign_reader(document.data)
+    if reader:
+        return _foreign(reader, document)
     spec = validated(ModelSpec, document)
     problems = _useless_keys(spec, document)
     if problems:
@@ -111,7 +119,7 @@ def load_plan(path: str | Path, model: ModelSpec | None = None) -> Plan:
 
 def _preset_or_file(kind: str, name_or_path: str | Path, what: str) -> Document:
     name = str(name_or_path)
-    if name != "-" and not os.path.lexists(name):
+    if name != "-" and (not os.path.lexists(name) or os.path.isdir(name)):
         preset = catalogue.find(kind, name) if name and "/" not in name else None
         if preset:
             return catalogue.document(kind, preset)
@@ -121,19 +129,36 @@ def _preset_or_file(kind: str, name_or_path: str | Path, what: str) -> Document:
     return load_document(name_or_path)
 
 
-def _is_hugging_face(data: Any) -> bool:
-    return isinstance(data, dict) and "num_layers" not in data and any(key in data for key in _HF_KEYS)
+def _foreign_reader(data: Any) -> Callable[..., ModelSpec] | None:
+    """Who reads a model file that is not a model.yaml; None when it is one."""
+    if not isinstance(data, dict) or "training" in data or "search" in data:
+        return None
+    strange = data.keys() - ModelSpec.model_fields.keys()
+    if len(strange) < 2 and not strange & {"model_type", "architectures"}:
+        return None  # a model.yaml, perhaps with a mistyped key
+    from autotune import hf_config
+
+    if hf_config.looks_like_megatron(data):
+        return hf_config.model_from_megatron
+    return hf_config.model_from_hf if hf_config.looks_like_hf(data) and "num_layers" not in data else None
 
 
-def _hugging_face(document: Document) -> ModelSpec:
-    from autotune.hf_config import model_from_hf
-
+def _foreign(reader: Callable[..., ModelSpec], document: Document) -> ModelSpec:
     path = Path(document.file)
     name = path.resolve().parent.name if path.name == "config.json" else path.stem
     try:
-        return model_from_hf(document.data, document.file, name or "model")
+        return reader(document.data, document.file, name or "model")
     except InputError as e:
         raise InputError([_with_line(p, document) for p in e.problems]) from None
+    except ValidationError as e:
+        raise InputError(problems_of(e, ModelSpec, Document({}, document.file))) from None
+
+
+def _from_hub(name: str) -> ModelSpec:
+    from autotune import hf_config
+
+    data, path = hf_config.load_hub_config(name)
+    return hf_config.model_from_hf(data, path, name.rstrip("/").split("/")[-1])
 
 
 def _with_line(problem: Problem, document: Document) -> Problem:

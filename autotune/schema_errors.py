@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import types
 import typing
 from typing import Any, TypeVar
@@ -71,15 +72,20 @@ def problems(error: ValidationError, schema: type[BaseModel], document: Document
                 rejected.setdefault(at, []).append(dict(item))
                 continue
             explained.add(at)
-        for where, message in _messages(dict(item), path, schema):
+        for where, message in _messages(dict(item), path, schema, document.data):
             found[(where, message)] = None
     for at, items in rejected.items():
         if at not in explained:
             found[(at, _wrong_kind(items, _value(document.data, at)))] = None
-    result = [
-        Problem(message, document.file, document.line_of(path), dotted(path)) for path, message in _one_per_union(list(found))
-    ]
+    merged = _without_mistyped(_one_per_union(list(found)))
+    result = [Problem(message, document.file, document.line_of(path), dotted(path)) for path, message in merged]
     return sorted(result, key=lambda p: p.line)
+
+
+def _without_mistyped(found: list[tuple[Path, str]]) -> list[tuple[Path, str]]:
+    """Without 'X is required' where 'did you mean X?' already says so."""
+    meant = {(*path[:-1], m.split("did you mean '")[1].split("'")[0]) for path, m in found if "did you mean '" in m}
+    return [(path, m) for path, m in found if m != "is required" or path not in meant]
 
 
 def _locate(item: Any, data: Any) -> tuple[Path, tuple[Path, str] | None]:
@@ -139,14 +145,14 @@ def _one_per_union(found: list[tuple[Path, str]]) -> list[tuple[Path, str]]:
     return merged
 
 
-def _messages(item: dict[str, Any], path: Path, schema: type[BaseModel]) -> list[tuple[Path, str]]:
+def _messages(item: dict[str, Any], path: Path, schema: type[BaseModel], data: Any) -> list[tuple[Path, str]]:
     kind, context, value = item["type"], item.get("ctx") or {}, item["input"]
     if kind == "inconsistent":
         return [((*path, key), message) for key, message in context["problems"]]
     if kind == "missing":
         return [(path, "is required")]
     if kind == "extra_forbidden":
-        return [(path, "unknown key" + _suggest(path, schema))]
+        return [(path, "unknown key" + _suggest(path, schema, set(_value(data, path[:-1]))))]
     if kind in _EXPECTED:
         return [(path, f"must be {_EXPECTED[kind]}, got {show(value)}")]
     return [(path, _limit(kind, context, value, item["msg"]))]
@@ -154,7 +160,7 @@ def _messages(item: dict[str, Any], path: Path, schema: type[BaseModel]) -> list
 
 def _limit(kind: str, context: dict[str, Any], value: Any, message: str) -> str:
     got = f", got {show(value)}"
-    if kind == "finite_number":
+    if kind == "finite_number" or isinstance(value, float) and not math.isfinite(value):
         return "must be finite" + got
     if kind in ("greater_than", "greater_than_equal"):
         return (f"must be at least {_number(context['ge'])}" if "ge" in context else f"must be above {_number(context['gt'])}") + got
@@ -174,10 +180,11 @@ def _limit(kind: str, context: dict[str, Any], value: Any, message: str) -> str:
     return message[:1].lower() + message[1:] + got
 
 
-def _suggest(path: Path, schema: type[BaseModel]) -> str:
+def _suggest(path: Path, schema: type[BaseModel], present: set[str]) -> str:
+    """What an unknown key was meant to be; keys the file has already are not suggested."""
     key = str(path[-1])
     parent = _schema_at(path[:-1], schema)
-    known = list(parent.model_fields) if parent else []
+    known = [k for k in parent.model_fields if k not in present] if parent else []
     elsewhere = [p for p in _all_keys(schema) if p.split(".")[-1] == key]
     if elsewhere:
         return f" here; it belongs at '{elsewhere[0]}'"

@@ -42,21 +42,26 @@ def _read_bytes(name: str) -> bytes:
         raise InputError.of(f"no such file{_neighbour(name)}", name) from None
     except (OSError, ValueError) as e:
         raise InputError.of(f"cannot be read: {getattr(e, 'strerror', None) or e}", name) from None
-    with os.fdopen(handle, "rb") as f:
-        kind = os.fstat(f.fileno())
-        if stat.S_ISDIR(kind.st_mode):
-            raise InputError.of("is a folder, not a file", name)
-        if not stat.S_ISREG(kind.st_mode):
-            raise InputError.of("is not a regular file (a pipe or device); pass '-' to read standard input", name)
-        if kind.st_size > MAX_BYTES:
-            raise InputError.of(f"is {kind.st_size / (1 << 20):.0f} MiB; input files are at most {MAX_BYTES >> 20} MiB", name)
-        try:
+    try:
+        _check_kind(os.fstat(handle), name)
+        with os.fdopen(handle, "rb", closefd=False) as f:
             data = f.read(MAX_BYTES + 1)
-        except OSError as e:
-            raise InputError.of(f"cannot be read: {e.strerror or e}", name) from None
+    except OSError as e:
+        raise InputError.of(f"cannot be read: {e.strerror or e}", name) from None
+    finally:
+        os.close(handle)
     if len(data) > MAX_BYTES:
         raise InputError.of(f"is larger than {MAX_BYTES >> 20} MiB", name)
     return data
+
+
+def _check_kind(kind: os.stat_result, name: str) -> None:
+    if stat.S_ISDIR(kind.st_mode):
+        raise InputError.of("is a folder, not a file", name)
+    if not stat.S_ISREG(kind.st_mode):
+        raise InputError.of("is not a regular file (a pipe or device); pass '-' to read standard input", name)
+    if kind.st_size > MAX_BYTES:
+        raise InputError.of(f"is {kind.st_size / (1 << 20):.0f} MiB; input files are at most {MAX_BYTES >> 20} MiB", name)
 
 
 def _decode(data: bytes, name: str) -> str:
