@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from autotune.emit.base import LAUNCHERS
+# Repeated from autotune.emit so that --help imports no schemas; a test holds the two together.
+LAUNCHERS = ("torchrun", "slurm", "pdsh", "kubernetes")
 
 
 @click.command("emit", help="Write launch files for PLAN (a plan.yaml or JSON from `search`).")

@@ -63,13 +63,15 @@ def write_targets(
     out: OutputFolder, targets: list[str], cluster: ClusterSpec, model: ModelSpec, plan: Plan, options: Options | None = None
 ) -> dict[str, list[str]]:
     """Write `plan.yaml`, `ranks.csv` and one folder per target; returns target -> file names. All or nothing."""
-    from autotune.emit import neutral
+    from autotune.emit import neutral, preflight
 
+    options = options or Options()
     sets = {find_target(t).name: emit(t, cluster, model, plan, options) for t in targets}
     shared = neutral.files(cluster, model, plan)
     for name, text in shared.items():
         out.write(name, text)
     for target, files in sets.items():
+        files.update(preflight.files(cluster, model, plan, options.launcher or find_target(target).launchers[0]))
         for name, text in files.items():
             out.write(f"{target}/{name}", text, executable=is_executable(text))
     return {"plan": list(shared), **{t: list(f) for t, f in sets.items()}}

@@ -78,7 +78,7 @@ class Target:
     name: str
     summary: str
     versions: str
-    launchers: tuple[str, ...]
+    launchers: tuple[str, ...]  # the first is the default
     build: Callable[[ClusterSpec, ModelSpec, Plan, Options], Files]
     left_to_script: tuple[str, ...] = ()  # capabilities a search does not assume, which the user's own model script may have
 

@@ -126,7 +126,7 @@ def build(cluster: ClusterSpec, model: ModelSpec, plan: Plan, options: Options) 
     files = {"ds_config.json": json.dumps(config(model, plan), indent=2) + "\n"}
     if plan.pipeline_parallel > 1 or (plan.tensor_parallel > 1 and not auto_tensor(plan)) or plan.recompute == "selective":
         files["model_parallel.py"] = render("model_parallel.py.j2", header=lines, plan=plan, seq_length=model.seq_length)
-    return files | launchers.files(options.launcher or "pdsh", job)
+    return files | launchers.files(options.launcher or TARGET.launchers[0], job)
 
 
 TARGET = Target(

@@ -88,6 +88,7 @@ class Job:
     python: tuple[str, ...] = ("python", "-u")
     optional: str = ""  # shell text after the arrays: arguments that depend on the user's environment
     optional_arrays: tuple[str, ...] = ()
+    script: str = "launch"  # stem of the script's name
     deepspeed: bool = False  # started by DeepSpeed's own launcher where that is possible
 
     @property

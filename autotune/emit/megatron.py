@@ -116,7 +116,7 @@ def build(cluster: ClusterSpec, model: ModelSpec, plan: Plan, options: Options) 
         optional=DATA,
         optional_arrays=("DATA_ARGS",),
     )
-    return launchers.files(options.launcher or "torchrun", job)
+    return launchers.files(options.launcher or TARGET.launchers[0], job)
 
 
 TARGET = Target("megatron", "Megatron-LM with Megatron Core", VERSIONS, ("torchrun", "slurm", "pdsh", "kubernetes"), build)

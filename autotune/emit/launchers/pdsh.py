@@ -16,8 +16,8 @@ HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 def files(job: Job) -> dict[str, str]:
     """`hostfile` and `launch.sh`; for programs without a launcher of their own also `launch_all.sh`."""
     if job.deepspeed:
-        return {"hostfile": hostfile(job), "launch.sh": render("deepspeed.sh.j2", job=job)}
-    return {"hostfile": hostfile(job), **torchrun.files(job), "launch_all.sh": render("pdsh.sh.j2", job=job)}
+        return {"hostfile": hostfile(job), f"{job.script}.sh": render("deepspeed.sh.j2", job=job)}
+    return {"hostfile": hostfile(job), **torchrun.files(job), f"{job.script}_all.sh": render("pdsh.sh.j2", job=job)}
 
 
 def hostfile(job: Job) -> str:

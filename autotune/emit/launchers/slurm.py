@@ -24,4 +24,4 @@ def files(job: Job) -> dict[str, str]:
         else:
             problems.append(Problem(f"{value!r} is not a name Slurm takes", key=f"launch.{key}"))
     refuse(problems)
-    return {"launch.sbatch": render("slurm.sbatch.j2", job=job, options=options)}
+    return {f"{job.script}.sbatch": render("slurm.sbatch.j2", job=job, options=options)}

@@ -8,4 +8,4 @@ from autotune.emit.render import render
 
 def files(job: Job) -> dict[str, str]:
     """`launch.sh`, the same on every node."""
-    return {"launch.sh": render("torchrun.sh.j2", job=job)}
+    return {f"{job.script}.sh": render("torchrun.sh.j2", job=job)}
