@@ -17,6 +17,8 @@ from costmodels.goodput import DAY_S, best_spares, best_useful_fraction, mtbf_s,
 
 COUNTS = {"gpu": 268, "server": 46, "link": 42, "software": 63}  # of 419, arXiv 2407.21783 Table 5 grouped
 TOTAL = 419
+MIGRATE = "migrate the domain"
+SWAP_RAIL = "swap the rail in every domain"
 LEAF_PER_DAY = 5.1e-4 / 30.4  # SIGCOMM 2024, doi 10.1145/3651890.3672265, section 2.3
 NVSWITCH_PER_DAY = LEAF_PER_DAY  # assumption, see above
 
@@ -60,6 +62,8 @@ class Response(NamedTuple):
     loss: float
     spare_gpus: int
     note: str
+    idle: float = 0.0  # the part of `loss` that is a reserve inside every domain
+    pooled: bool = False  # its spares serve other classes too
 
 
 class FailureClass(NamedTuple):
@@ -113,6 +117,34 @@ def failure_classes(site: Site, job: Job, recovery: Recovery) -> list[FailureCla
         best = min(responses, key=lambda r: r.loss)
         stops = not (site.dual_homed and name in ("link", "leaf"))
         result.append(FailureClass(name, per_day, hit[name], stops, best, tuple(responses)))
+    return _share_spares(result, site, recovery)
+
+
+def _share_spares(classes: list[FailureClass], site: Site, recovery: Recovery) -> list[FailureClass]:
+    """Classes that answer with the same spare domains, or the same spare rails, draw on one pool sized for their sum.
+
+    Of the reserves that classes want inside a domain the largest serves all: two kinds broken in one domain are rare.
+    """
+    result = list(classes)
+    for action, unit in ((MIGRATE, site.hb_size), (SWAP_RAIL, ceil(site.gpus / site.hb_size))):
+        pool = [i for i, c in enumerate(result) if c.chosen.action == action and c.chosen.pooled]
+        down = sum(result[i].per_day for i in pool) * recovery.repair_s / DAY_S
+        spares, loss = _spares(down, unit / site.gpus)
+        for i in pool:
+            own = result[i].chosen
+            part = result[i].per_day * recovery.repair_s / DAY_S / down
+            gpus = spares * unit if i == pool[0] else 0
+            note = f"{spares} spare {'domains' if action == MIGRATE else 'rails'}, shared by all classes that use them"
+            result[i] = result[i]._replace(chosen=own._replace(loss=loss * part, spare_gpus=gpus, note=note))
+    reserves = [i for i, c in enumerate(result) if c.chosen.idle]
+    largest = max(reserves, key=lambda i: result[i].chosen.idle, default=-1)
+    for i in reserves:
+        own = result[i].chosen
+        if i != largest:
+            shared = own._replace(
+                loss=own.loss - own.idle, spare_gpus=0, idle=0.0, note=f"{own.note}, from the largest reserve"
+            )
+            result[i] = result[i]._replace(chosen=shared)
     return result
 
 
@@ -123,15 +155,22 @@ def _responses(name: str, hit: int, down: float, site: Site, job: Job) -> list[R
     found = []
     if name in ("link", "leaf"):
         found += _network_responses(name, down, site, job)
-    if name in ("gpu", "server"):
+    if name in ("gpu", "server", "link"):
         found += _in_domain_responses(hit, down, site, job)
+    if name in ("gpu", "link", "leaf") and not site.any_to_any and site.rail_wired and site.hb_size > 1:
+        rails, loss = _spares(down, 1 / site.hb_size)
+        if 0 < rails < site.hb_size:
+            spares = rails * ceil(site.gpus / site.hb_size)
+            note = f"{rails} spare rails; every domain leaves the broken one"
+            found.append(Response(SWAP_RAIL, loss, spares, note, pooled=True))
     if name in ("gpu", "server", "link") and not job.domain_bound:
         found.append(_any_gpu_response(hit, down, site))
     domains_hit = _domains_hit(name, hit, site)
     if ceil(site.gpus / site.hb_size) > domains_hit:
         unit = domains_hit * site.hb_size
         spares, loss = _spares(down, unit / site.gpus)
-        found.append(Response("migrate the domain", loss, spares * unit, f"{spares * domains_hit} spare domains"))
+        note = f"{spares * domains_hit} spare domains"
+        found.append(Response(MIGRATE, loss, spares * unit, note, pooled=spares > 0 and domains_hit == 1))
     if job.data_parallel > 1:
         loss = min(1.0, down * _replicas_hit(name, hit, site, job) / job.data_parallel)
         found.append(Response("shrink data parallelism", loss, 0, "fewer replicas until the repair"))
@@ -189,13 +228,15 @@ def _in_domain_responses(hit: int, down: float, site: Site, job: Job) -> list[Re
     if reserve == 0 or reserve >= site.hb_size:
         return []
     spares = reserve * domains
+    idle = reserve / site.hb_size
+    note = f"{reserve} spare GPUs per domain"
     if site.any_to_any:
-        return [Response("swap within the domain", loss, spares, f"{reserve} spare GPUs per domain, any rail")]
+        return [Response("swap within the domain", loss, spares, note + ", any rail", idle)]
     if site.optical:
-        return [Response("swap within the domain, optical re-patch", loss, spares, "the spare takes over the rail's circuit")]
+        return [Response("swap within the domain, optical re-patch", loss, spares, note + "; circuits follow", idle)]
     detour = (1 - exp(-down)) * job.network_share / (1 + job.network_share)
-    note = f"{reserve} spare GPUs per domain; the spare is on another rail and relays through NVLink"
-    return [Response("swap within the domain, detour at half rate", min(1.0, loss + detour), spares, note)]
+    note += "; on another rail, so it relays through NVLink"
+    return [Response("swap within the domain, detour at half rate", min(1.0, loss + detour), spares, note, idle)]
 
 
 def _reserve(down: float, hit: int, domains: int, hb_size: int) -> tuple[int, float]:

@@ -106,6 +106,7 @@ class Fabric(ABC):
     rail_wired: bool = True  # a leaf serves one local index of many domains, not whole nodes
     dual_homed: bool = False  # each NIC is on two leaves
     optical: bool = False  # circuit switches
+    priced: bool = True  # False: a thought experiment, nothing to buy
     options: Mapping[str, str] = NO_OPTIONS  # accepted options and what each means
 
     def network(self, inputs: FabricInputs) -> Network:

@@ -16,6 +16,7 @@ class Ideal(Fabric):
     name = "ideal"
     description = "All GPUs in one HB domain: the upper bound, no network to buy"
     rail_wired = False
+    priced = False
 
     def fixed(self, inputs: FabricInputs) -> FabricInputs:
         return inputs._replace(hb_size=inputs.gpus, nic_Bps=inputs.hb_Bps)

@@ -1,0 +1,138 @@
+"""Whether the nodes a scheduler gave keep what a plan needs on a rail-only network.
+
+Without a network between rails, two GPUs of different rails and domains need a relay: a member of the same process group
+in the sender's domain, on the receiver's rail (NCCL PXN relays only through the sender's own communicator). A domain with
+holes has lost relays, and ranks behind a hole sit on another rail than the plan assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from autotune.errors import InputError
+
+
+class LostRelay(NamedTuple):
+    """A pair that cannot talk: the group's index, and the GPUs (cluster numbering) of sender and receiver."""
+
+    group: int
+    sender: int
+    receiver: int
+
+
+class Relays(NamedTuple):
+    """`kept`: every pair of every group is direct or relayed. `lost` holds the first broken pair of each broken group."""
+
+    kept: bool
+    direct_pairs: int
+    relayed_pairs: int
+    lost: tuple[LostRelay, ...]
+
+
+def allocated_gpus(nodes: Iterable[int], gpus_per_node: int) -> list[int]:
+    """GPUs of an allocation, in rank order: node n holds GPUs n g .. n g + g - 1.
+
+    >>> allocated_gpus([2, 0], 2)
+    [0, 1, 4, 5]
+    """
+    return [node * gpus_per_node + i for node in sorted(set(nodes)) for i in range(gpus_per_node)]
+
+
+def node_indexes(hostlist: str, all_nodes: Sequence[str]) -> list[int]:
+    """Positions of an allocation's hosts in the cluster's list of nodes, both in Slurm's notation or spelled out.
+
+    >>> node_indexes("gpu[01-02,04]", expand_hostlist("gpu[01-04]"))
+    [0, 1, 3]
+    """
+    position = {name: i for i, name in enumerate(all_nodes)}
+    names = expand_hostlist(hostlist)
+    unknown = [n for n in names if n not in position]
+    if unknown:
+        raise InputError.of(f"not nodes of this cluster: {', '.join(unknown[:5])}", key="hostlist")
+    return sorted(position[n] for n in names)
+
+
+def expand_hostlist(text: str) -> list[str]:
+    """Host names of a Slurm host list; one bracket per name, widths kept.
+
+    >>> expand_hostlist("a[1-3],b7")
+    ['a1', 'a2', 'a3', 'b7']
+    """
+    names: list[str] = []
+    for part in _split_outside_brackets(text):
+        head, bracket, rest = part.partition("[")
+        if not bracket:
+            names.append(part)
+            continue
+        inner, closing, tail = rest.partition("]")
+        if not closing or "[" in tail:
+            raise InputError.of(f"cannot read host list '{part}'", key="hostlist")
+        for span in inner.split(","):
+            first, dash, last = span.partition("-")
+            if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
+                raise InputError.of(f"cannot read the range '{span}' of host list '{part}'", key="hostlist")
+            if dash and int(last) - int(first) > 1_000_000:
+                raise InputError.of(f"the range '{span}' of host list '{part}' is too long", key="hostlist")
+            names += [f"{head}{i:0{len(first)}d}{tail}" for i in range(int(first), int(last or first) + 1)]
+    return names
+
+
+def _split_outside_brackets(text: str) -> list[str]:
+    parts, depth, start = [], 0, 0
+    for i, character in enumerate(text + ","):
+        depth += (character == "[") - (character == "]")
+        if character == "," and depth == 0:
+            parts.append(text[start:i].strip())
+            start = i + 1
+    if depth:
+        raise InputError.of(f"unbalanced brackets in host list '{text}'", key="hostlist")
+    return [p for p in parts if p]
+
+
+def relays_kept(allocated: Sequence[int], groups: Iterable[Sequence[int]], hb_size: int) -> Relays:
+    """Check every process group of a plan on the GPUs of an allocation.
+
+    `allocated` lists GPUs in rank order (rank r runs on `allocated[r]`), `groups` the ranks of each group whose members
+    all talk to each other. GPU g is in domain g // hb_size on rail g % hb_size.
+
+    >>> relays_kept([0, 1, 2, 3], [[0, 1, 2, 3]], hb_size=2).kept
+    True
+    >>> relays_kept([0, 1, 3, 4], [[0, 2]], hb_size=2).lost  # a hole: rank 2 moved to rail 1
+    (LostRelay(group=0, sender=0, receiver=3),)
+    """
+    lost: list[LostRelay] = []
+    direct = relayed = 0
+    for index, ranks in enumerate(groups):
+        if any(not 0 <= r < len(allocated) for r in ranks):
+            raise ValueError(f"group {index} names rank {max(ranks)}, the allocation has {len(allocated)} GPUs")
+        d, r, pair = _group_pairs([allocated[rank] for rank in ranks], hb_size)
+        direct += d
+        relayed += r
+        if pair:
+            lost.append(LostRelay(index, *pair))
+    return Relays(not lost, direct, relayed, tuple(lost))
+
+
+def _group_pairs(gpus: list[int], hb_size: int) -> tuple[int, int, tuple[int, int] | None]:
+    """Ordered pairs that are direct, that are relayed, and the first that is neither.
+
+    Only (domain, rails present) matters, so the cost is domains x domains, not members squared.
+    """
+    rails_of: dict[int, set[int]] = {}
+    for gpu in gpus:
+        rails_of.setdefault(gpu // hb_size, set()).add(gpu % hb_size)
+    direct = relayed = 0
+    broken: tuple[int, int] | None = None
+    for source, here in rails_of.items():
+        direct += len(here) * (len(here) - 1)
+        for target, there in rails_of.items():
+            if source == target:
+                continue
+            shared = len(here & there)
+            direct += shared
+            relayed += shared * (len(here) - 1)
+            missing = sorted(there - here)
+            if missing and broken is None:
+                broken = (source * hb_size + min(here), target * hb_size + missing[0])
+    return direct, relayed, broken
