@@ -243,6 +243,8 @@ def _reserve(down: float, hit: int, domains: int, hb_size: int) -> tuple[int, fl
     """Spare GPUs kept in every domain, and the loss: their share plus the chance that some domain runs out."""
     best, least = 0, min(1.0, domains * poisson_tail(down, 0))
     for n in range(1, hb_size // hit):
+        if n * hit / hb_size >= least:
+            break
         loss = n * hit / hb_size + min(1.0, domains * poisson_tail(down, n))
         if loss < least:
             best, least = n * hit, loss

@@ -6,7 +6,7 @@ Failures are independent and memoryless; the job stops for each and continues fr
 
 from __future__ import annotations
 
-from math import exp, expm1, lgamma, log, sqrt
+from math import exp, expm1, log, sqrt
 
 from costmodels._jit import jit
 
@@ -127,9 +127,11 @@ def poisson_tail(mean: float, n: int) -> float:
     """
     if mean <= 0.0:
         return 0.0
-    below = 0.0
-    for i in range(n + 1):
-        below += exp(i * log(mean) - mean - lgamma(i + 1.0))
+    log_term = -mean
+    below = exp(log_term)
+    for i in range(1, n + 1):
+        log_term += log(mean / i)
+        below += exp(log_term)
     return max(0.0, 1.0 - below)
 
 
