@@ -14,7 +14,7 @@ from autotune.cluster_checks import gpu_counts, gpu_of, hb_sizes
 from autotune.constants import GB, hb_rates, network_constants, nic_rates
 from autotune.errors import AutotuneError, InputError, Problem
 from autotune.specs import ClusterSpec, HbDomainSpec, ModelSpec, Range
-from costmodels import failures, fabrics
+from costmodels import fabrics, failures
 from costmodels.fabrics import FabricInputs, Inventory, prices
 from costmodels.goodput import DAY_S, straggler_factor
 from costmodels.types import Network

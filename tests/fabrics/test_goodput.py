@@ -105,7 +105,7 @@ def test_best_spares_is_the_minimum(mean, share):
         return n * share + poisson_tail(mean, n)
 
     chosen = best_spares(mean, share)
-    assert loss(chosen) <= min(loss(n) for n in range(0, int(mean) * 3 + 30)) + 1e-12
+    assert loss(chosen) <= min(loss(n) for n in range(int(mean) * 3 + 30)) + 1e-12
 
 
 SMALL = dict(gpus=4608, hb_size=72, gpus_per_node=4, rail_wired=True, dual_homed=False, leaves=144, nvswitches=18)
