@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from autotune.cluster_checks import gpu_counts, gpu_of, hb_sizes
-from autotune.constants import GB, hb_rates, network_constants, nic_rates
+from autotune.constants import GB, gbps_to_Bps, hb_rates, network_constants, nic_rates
 from autotune.errors import AutotuneError, InputError, Problem
 from autotune.specs import ClusterSpec, HbDomainSpec, ModelSpec, Range
 from costmodels import fabrics, failures
@@ -199,7 +199,7 @@ def report(
 def _one(
     cluster: ClusterSpec, name: str, gpus: int, hb_size: int, price: prices.PriceSet, gpu_usd: float | None
 ) -> FabricReport:
-    network = network_constants(cluster, gpus, hb_size, _single(hb_rates(cluster)), _single(nic_rates(cluster)), fabric=name)
+    network = network_constants(cluster, gpus, hb_size, _single(hb_rates(cluster), GB), _nic_Bps(cluster), fabric=name)
     options = cluster.network.options if name == cluster.network.fabric else {}
     inputs = FabricInputs(
         gpus=gpus,
@@ -230,9 +230,13 @@ def _one(
     return row
 
 
-def _single(rates: list[float] | Range) -> float:
-    """One rate where the file gives several: the largest, as the network is bought for it."""
-    return rates.max * GB if isinstance(rates, Range) else max(rates)
+def _single(rates: list[float] | Range, unit_Bps: float) -> float:
+    """One rate in bytes/s where the file gives several: the largest, as the network is bought for it."""
+    return rates.max * unit_Bps if isinstance(rates, Range) else max(rates)
+
+
+def _nic_Bps(cluster: ClusterSpec) -> float:
+    return _single(nic_rates(cluster), gbps_to_Bps(1))
 
 
 def _set_failures(cluster: ClusterSpec, row: FabricReport, job: failures.Job) -> None:
@@ -263,6 +267,9 @@ def _add_plan(cluster: ClusterSpec, row: FabricReport, model: ModelSpec) -> None
     """Search the best plan on this fabric; a fabric without one keeps the reason."""
     from autotune.search import SearchOptions, search
 
+    if row.network.gpus % row.network.hb_size:
+        row.reason = f"{row.network.gpus:,} GPUs are not whole HB domains of {row.network.hb_size}"
+        return
     try:
         result = search(cluster_on(cluster, row), model, SearchOptions())
     except AutotuneError as e:
@@ -289,7 +296,7 @@ def cluster_on(cluster: ClusterSpec, row: FabricReport) -> ClusterSpec:
     """The cluster with one fabric and size in place of its own; a fabric that fixes the HB domain brings it along."""
     net = row.network
     same = row.fabric == cluster.network.fabric
-    nic = cluster.network.nic_Gbps
+    nic = _nic_Bps(cluster) / gbps_to_Bps(1)
     network = cluster.network.model_copy(
         update={"fabric": row.fabric, "options": cluster.network.options if same else {}, "nic_Gbps": nic}
     )
