@@ -176,6 +176,10 @@ def report(
     """Every fabric at every size the cluster file lists, and notes on those left out.
 
     InputError, all problems together, when a fabric cannot be built and `skip_impossible` is off.
+
+    >>> rows, _ = report(ClusterSpec(name="t", gpu="H100-80GB-SXM", gpus=4096), ["rail-only", "rail-optimized"])
+    >>> [(r.fabric, r.bill.switches) for r in rows]
+    [('rail-only', 192), ('rail-optimized', 320)]
     """
     price = prices_of(cluster, price_name)
     if gpu_usd is None:

@@ -27,7 +27,7 @@ def test_one_row_per_fabric_and_size():
 
 def test_a_plan_free_row_has_the_promised_keys_and_finite_figures():
     row = report(cluster(), ["rail-only"])[0][0].to_dict(with_failures=True)
-    keys = "fabric gpus hb_domain_size tiers switches transceivers links cost_usd power_w max_gpus goodput failures".split()
+    keys = ["fabric", "gpus", "hb_domain_size", "tiers", "switches", "transceivers", "links", "cost_usd", "power_w", "max_gpus", "goodput", "failures"]
     assert set(keys) <= set(row)
     assert row["switches"] == 192 and row["tiers"] == 2
     assert 0 < row["goodput"] < 1
