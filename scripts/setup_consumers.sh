@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make .venv-consumers: the real programs that launch files are checked against, at pinned versions (CPU, about 1.1 GB).
+# Make .venv-consumers: the real programs that launch files are checked against, at pinned versions (CPU, about 1.6 GB).
 #
 #   scripts/setup_consumers.sh [FOLDER]        PYTHON=python3.11 names another interpreter
 #
@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=${1:-.venv-consumers}
 python=${PYTHON:-python3.11}
-versions='torch=2.13.0 deepspeed=0.19.8 megatron_core=0.19.2 torchtitan=0.3.0'
+versions='torch=2.13.0 deepspeed=0.19.8 megatron_core=0.19.2 torchtitan=0.3.0 megatron_bridge=0.3.1'
 
 if [ -f "$folder/versions.txt" ] && [ "$(cat "$folder/versions.txt")" = "$versions" ]; then
     echo "$folder is up to date: $versions"
@@ -19,11 +19,9 @@ fi
 "$python" -m venv "$folder"
 pip=("$folder/bin/python" -m pip --disable-pip-version-check --quiet install)
 "${pip[@]}" torch==2.13.0 numpy packaging pyyaml einops
-DS_BUILD_OPS=0 "${pip[@]}" deepspeed==0.19.8
+DS_BUILD_OPS=0 "${pip[@]}" deepspeed==0.19.8 torchtitan==0.3.0
 "${pip[@]}" --no-deps --ignore-requires-python megatron-core==0.19.2
-# Only the parser, the configurations and the device mesh of torchtitan are used, so its data-set stack stays out.
-"${pip[@]}" --no-deps torchtitan==0.3.0
-"${pip[@]}" tyro
-"$folder/bin/python" -c 'import megatron.training.arguments' 2>/dev/null || true
+# Read as text only: the wheel's dependencies are CUDA builds.
+"${pip[@]}" --no-deps megatron-bridge==0.3.1
 echo "$versions" > "$folder/versions.txt"
 echo "$folder is ready: $versions"

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 # name -> module; a module is imported only when its target is asked for.
 TARGETS: dict[str, str] = {
     "megatron": "megatron",
+    "megatron-lm-2023": "megatron_2023",
+    "megatron-bridge": "bridge",
+    "megatron-deepspeed": "megatron_deepspeed",
     "deepspeed": "deepspeed",
+    "torchtitan": "torchtitan",
 }
 ALIASES = {"megatron-lm": "megatron", "megatron-core": "megatron", "bridge": "megatron-bridge", "nemo": "megatron-bridge"}
 

@@ -43,8 +43,10 @@ MEGATRON = Capability()
 TARGET_CAPABILITIES: dict[str, Capability] = {
     "megatron": MEGATRON,
     "megatron-bridge": MEGATRON,
-    # 2023 flags: no expert-tensor axis of its own, no context parallelism, stages of equal size, no MLA, no FSDP.
-    "megatron-lm-2023": Capability(context=0, mla=0, expert_tensor=0, uneven_stages=0, max_zero=1, data_outside_pipeline=0),
+    # 2023: no context parallelism, experts only as top-1 switch layers, stages of equal size, no MLA, no FSDP.
+    "megatron-lm-2023": Capability(
+        context=0, moe=0, mla=0, expert_tensor=0, uneven_stages=0, max_zero=1, data_outside_pipeline=0,
+    ),
     "megatron-deepspeed": Capability(
         context=0, moe=0, mla=0, expert_tensor=0, interleave=0, interleave_m_multiple_of_p=0, uneven_stages=0,
         data_outside_pipeline=0,
@@ -54,7 +56,7 @@ TARGET_CAPABILITIES: dict[str, Capability] = {
         selective_recompute=0, partial_recompute=0, moe_tp_needs_sp=0, data_outside_pipeline=0,
     ),
     "torchtitan": Capability(
-        expert_tensor=0, uneven_stages=0, partial_recompute=0, max_zero_with_pp=3, moe_tp_needs_sp=0,
+        expert_tensor=0, uneven_stages=0, selective_recompute=0, partial_recompute=0, max_zero_with_pp=3, moe_tp_needs_sp=0,
         data_outside_pipeline=0,
     ),
 }

@@ -110,6 +110,7 @@ def build(cluster: ClusterSpec, model: ModelSpec, plan: Plan, options: Options) 
     refuse(problems(model, plan))
     where = layout(cluster, plan)
     lines = header("deepspeed", VERSIONS, cluster, model, plan)
+    files = configuration(model, plan, lines)
     job = Job(
         name=name_of(model, plan),
         header=[*lines, "TRAIN_SCRIPT is your training script; it calls deepspeed.initialize(config=args.deepspeed_config)."],
@@ -121,12 +122,19 @@ def build(cluster: ClusterSpec, model: ModelSpec, plan: Plan, options: Options) 
         ],
         environment=nccl.environment(cluster, plan, where, None),
         site=cluster.launch,
+        attachments=files,
+        amd=nccl.is_amd(cluster),
         deepspeed=True,
     )  # fmt: skip
+    return files | launchers.files(options.launcher or TARGET.launchers[0], job)
+
+
+def configuration(model: ModelSpec, plan: Plan, lines: list[str]) -> Files:
+    """The JSON, and the module for what the script must do itself."""
     files = {"ds_config.json": json.dumps(config(model, plan), indent=2) + "\n"}
     if plan.pipeline_parallel > 1 or (plan.tensor_parallel > 1 and not auto_tensor(plan)) or plan.recompute == "selective":
         files["model_parallel.py"] = render("model_parallel.py.j2", header=lines, plan=plan, seq_length=model.seq_length)
-    return files | launchers.files(options.launcher or TARGET.launchers[0], job)
+    return files
 
 
 TARGET = Target(

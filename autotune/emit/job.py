@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from autotune.emit.shell import Raw, array, job_name
@@ -88,14 +88,18 @@ class Job:
     python: tuple[str, ...] = ("python", "-u")
     optional: str = ""  # shell text after the arrays: arguments that depend on the user's environment
     optional_arrays: tuple[str, ...] = ()
+    arguments_last: str = ""  # an array that must stand behind the arguments given to the script
     script: str = "launch"  # stem of the script's name
+    attachments: dict[str, str] = field(default_factory=dict)  # files that must lie beside the script where it runs
+    amd: bool = False
     deepspeed: bool = False  # started by DeepSpeed's own launcher where that is possible
 
     @property
     def expansions(self) -> list[str]:
-        """`"${A[@]}"` of every array: quoted, so that a value with blanks stays one word."""
-        names = [a.name for a in self.arguments] + list(self.optional_arrays)
-        return [f'"${{{n}[@]}}"' for n in names]
+        """`"${A[@]}"` of every array and the script's own arguments: quoted, so that a value with blanks stays one word."""
+        names = [a.name for a in self.arguments if a.name != self.arguments_last] + list(self.optional_arrays)
+        words = [f'"${{{n}[@]}}"' for n in names] + ['"$@"']
+        return words + ([f'"${{{self.arguments_last}[@]}}"'] if self.arguments_last else [])
 
 
 def header(target: str, versions: str, cluster: ClusterSpec, model: ModelSpec, plan: Plan) -> list[str]:

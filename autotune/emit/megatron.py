@@ -113,6 +113,7 @@ def build(cluster: ClusterSpec, model: ModelSpec, plan: Plan, options: Options) 
         arguments=[*arguments(model, plan), train],
         environment=nccl.environment(cluster, plan, where, max_connections(plan, nccl.is_blackwell(cluster))),
         site=cluster.launch,
+        amd=nccl.is_amd(cluster),
         optional=DATA,
         optional_arrays=("DATA_ARGS",),
     )

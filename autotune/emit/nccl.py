@@ -47,7 +47,7 @@ def environment(cluster: ClusterSpec, plan: Plan, where: Layout, max_connections
     amd = is_amd(cluster)
     variables = [*_framework(plan, amd, max_connections)]
     if where.nodes > 1:
-        variables += _bootstrap(cluster)
+        variables += _bootstrap(cluster, plan)
     if where.gpus > where.domain:
         variables += _rails(plan, amd) if plan.fabric in RAIL_FABRICS else _aligned(plan, amd)
         variables += _nics(cluster)
@@ -75,10 +75,10 @@ def _framework(plan: Plan, amd: bool, max_connections: int | None) -> list[Varia
     return result
 
 
-def _bootstrap(cluster: ClusterSpec) -> list[Variable]:
+def _bootstrap(cluster: ClusterSpec, plan: Plan) -> list[Variable]:
     why = (
         "Bootstrap needs any-to-any reach, which rails do not give: this must be the front-end network."
-        if cluster.network.fabric in RAIL_FABRICS
+        if plan.fabric in RAIL_FABRICS
         else "Bootstrap and the rendezvous store use this interface."
     )
     return [

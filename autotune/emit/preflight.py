@@ -25,9 +25,11 @@ def files(cluster: ClusterSpec, model: ModelSpec, plan: Plan, launcher: str) -> 
         arguments=[],
         environment=nccl.environment(cluster, plan, where, None),
         site=cluster.launch,
+        amd=nccl.is_amd(cluster),
         script="preflight",
+        attachments={"preflight.py": script(model, cluster, plan)},
     )
-    return {"preflight.py": script(model, cluster, plan), **launchers.files(launcher, job)}
+    return {**job.attachments, **launchers.files(launcher, job)}
 
 
 def script(model: ModelSpec, cluster: ClusterSpec, plan: Plan) -> str:
