@@ -70,9 +70,9 @@ def fit(constants: Sequence[Constant], residuals: Residuals, weights: Sequence[f
     if not constants:
         error = _mean(start)
         return Fit({}, {}, (), error, error)
-    solution = least_squares(
-        vector, np.clip(0.0, bounds[0] + 1e-9, bounds[1] - 1e-9), bounds=bounds, loss=_robust(len(start)), x_scale=1.0, diff_step=1e-4
-    )
+    inset = np.minimum(0.3, 0.25 * (bounds[1] - bounds[0]))  # a start on a bound would stay there
+    first = np.clip(0.0, bounds[0] + inset, bounds[1] - inset)
+    solution = least_squares(vector, first, bounds=bounds, loss=_robust(len(start)), diff_step=1e-4)
     spread = _spread(solution.jac)
     values = values_at(solution.x)
     names_known = tuple(n for n, s in zip(names, spread, strict=True) if s < IDENTIFIED)

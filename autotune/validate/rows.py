@@ -82,7 +82,7 @@ class Row:
     def choice_key(self) -> tuple[object, ...]:
         """Runs with equal keys are alternatives: same model, GPU type and count, batch, sequence, on one machine."""
         shape = (self.model_name, self.layers, self.hidden)
-        return (self.system_group, *shape, self.gpu, self.n_gpus, self.global_batch, self.seq_len, self.precision)
+        return (self.system_group, *shape, self.gpu, self.n_gpus, self.global_batch, self.seq_len)
 
 
 _INTEGER = {f.name for f in dataclasses.fields(Row) if str(f.type).startswith("int")}

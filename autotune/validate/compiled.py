@@ -1,0 +1,91 @@
+"""The cost model on prepared numbers, for fits that price thousands of rows many times with changed constants."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from autotune.validate.mapping import Scenario
+from costmodels._jit import jit
+from costmodels.edges import price_edges
+from costmodels.iteration import price_iteration
+from costmodels.layer import LayerKey, price_layer
+from costmodels.memory import memory_total, stage_memory
+from costmodels.types import Breakdown, Gpu, Model, Network, Point, Stack
+
+
+class Priced(NamedTuple):
+    """Seconds of one iteration, its parts, and bytes of the first stage and of the fullest one, without the reserve."""
+
+    time_s: float
+    breakdown: Breakdown
+    first_stage_bytes: float
+    peak_bytes: float
+    reserve_bytes: float  # of the fullest stage
+
+
+@jit
+def price(model: Model, gpu: Gpu, net: Network, stack: Stack, point: Point) -> Priced:
+    """Time and memory of one point."""
+    key = LayerKey(point.tensor, point.context, point.expert, point.expert_tensor, point.micro_batch, point.seq_parallel)
+    dense = price_layer(model, gpu, net, stack, key, 0)
+    moe = dense
+    if model.experts > 0:
+        moe = price_layer(model, gpu, net, stack, key, 1)
+    edges = price_edges(
+        model, gpu, net, stack, point.tensor, point.context, point.expert, point.expert_tensor, point.micro_batch, point.seq_parallel
+    )
+    iteration = price_iteration(model, gpu, net, stack, point, dense, moe, edges)
+    first = stage_memory(model, stack, point, dense, moe, edges, 0)
+    worst = first
+    for stage in range(1, point.pipeline):
+        if stage > 1 and stage < point.pipeline - 1:
+            continue
+        other = stage_memory(model, stack, point, dense, moe, edges, stage)
+        if memory_total(other) > memory_total(worst):
+            worst = other
+    return Priced(
+        iteration.time_s, iteration.breakdown, memory_total(first) - first.reserve, memory_total(worst) - worst.reserve, worst.reserve
+    )
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One scenario in the cost model's numbers, with the names of what its constants belong to."""
+
+    model: Model
+    gpu: Gpu
+    net: Network
+    point: Point
+    stack: str
+    gpu_name: str
+    system: str
+
+
+def prepare(scenario: Scenario) -> Prepared:
+    """Convert once. Efficiencies are the shipped ones; a fit replaces them."""
+    from autotune.constants import gpu_constants, hb_rates, model_constants, network_constants, nic_rates
+
+    cluster, plan = scenario.cluster, scenario.plan
+    spec = cluster.gpu
+    assert not isinstance(spec, str)
+    hb, nic = hb_rates(cluster), nic_rates(cluster)
+    assert isinstance(hb, list) and isinstance(nic, list)
+    net = network_constants(cluster, plan.gpus, plan.hb_domain_size, hb[0], nic[0])
+    gpu = gpu_constants(spec, scenario.model.training.precision)
+    return Prepared(model_constants(scenario.model), gpu, net, point_of(scenario), plan.stack, spec.name, cluster.name)
+
+
+def point_of(scenario: Scenario) -> Point:
+    """A plan as the kernel sees it."""
+    plan = scenario.plan
+    layers = plan.stage_layers
+    even = len(set(layers)) == 1
+    whole = -(-max(layers) // plan.virtual_stages)
+    full = 0 if plan.recompute != "full" else (whole if plan.recompute_num_layers is None else plan.recompute_num_layers)
+    return Point(
+        plan.tensor_parallel, plan.pipeline_parallel, plan.data_parallel, plan.context_parallel, plan.expert_parallel,
+        plan.expert_tensor_parallel, plan.virtual_stages, plan.micro_batch_size, plan.micro_batches, int(plan.sequence_parallel),
+        ("none", "selective", "full").index(plan.recompute), full, plan.zero_stage,
+        -1 if even else layers[0], -1 if even else layers[-1], 0,
+    )  # fmt: skip
