@@ -28,14 +28,12 @@ def _qwen_v1(reader: Reader, spec: dict[str, Any]) -> None:
     spec["ffn_hidden_size"] = max(1, spec["ffn_hidden_size"] // 2)
 
 
-def _one_norm_if_parallel(key: str) -> Any:
-    def adjust(reader: Reader, spec: dict[str, Any]) -> None:
-        if reader.flag(key, False):
-            spec["norms_per_layer"] = 1
-        if reader.flag("qk_layernorm", False):
-            raise reader.refuse("qk_layernorm of this architecture has a bias or one norm per head", "qk_layernorm")
-
-    return adjust
+def _stablelm(reader: Reader, spec: dict[str, Any]) -> None:
+    """StableLM: one norm per layer where attention and feed-forward run side by side."""
+    if reader.flag("use_parallel_residual", False):
+        spec["norms_per_layer"] = 1
+    if reader.flag("qk_layernorm", False):
+        raise reader.refuse("qk_layernorm of StableLM keeps one norm per head", "qk_layernorm")
 
 
 def _minicpm(reader: Reader, spec: dict[str, Any]) -> None:
@@ -103,14 +101,17 @@ DENSE: dict[str, Family] = {
     "nemotron": Family(
         norm="LayerNorm", gated=False, qkv_bias=_ATTENTION_BIAS, out_bias=_ATTENTION_BIAS, mlp_bias=_MLP_BIAS
     ),
-    "stablelm": Family(norm="LayerNorm", qkv_bias=("use_qkv_bias", False), adjust=_one_norm_if_parallel("use_parallel_residual")),
+    "stablelm": Family(norm="LayerNorm", qkv_bias=("use_qkv_bias", False), adjust=_stablelm),
     "starcoder2": Family(
         norm="LayerNorm", gated=False, tied=True, qkv_bias=("use_bias", True), out_bias=("use_bias", True),
         mlp_bias=("use_bias", True), kv_heads=2, window="all",
     ),
     "phi": Family(
         norm="LayerNorm", norms=1, gated=False, qkv_bias=True, out_bias=True, mlp_bias=True, head_bias=True,
-        adjust=_one_norm_if_parallel(""),
+        qk_norm=("qk_layernorm", False),
+    ),
+    "persimmon": Family(
+        norm="LayerNorm", gated=False, qkv_bias=True, out_bias=True, mlp_bias=True, qk_norm=("qk_layernorm", True)
     ),
     "internlm": Family(qkv_bias=("bias", True), out_bias=("bias", True)),
     "internlm2": Family(qkv_bias=("bias", False), out_bias=("bias", False)),
