@@ -1,6 +1,6 @@
 """Small fixed inputs for doctests and tests: numbers simple enough to work by hand."""
 
-from costmodels.types import Gpu, Model, Network, Stack
+from costmodels.types import Gpu, Model, Network, Point, Stack
 
 TINY = Model(
     layers=4, hidden=8, heads=2, kv_heads=2, head_dim=4, ffn=32, gated=0, vocab=100, vocab_multiple=1, seq=16, tied=0,
@@ -32,3 +32,9 @@ MEGATRON_2021 = Stack(
     grad_memory_bytes=4.0, optimizer_memory_bytes=12.0, bucket_memory_bytes=0.0, reserve_bytes=2e9, fragmentation=0.0,
 )  # fmt: skip
 """Unfused attention with dropout, nothing overlapped, 18 bytes of state per parameter."""
+
+POINT = Point(
+    tensor=1, pipeline=1, data=1, context=1, expert=1, expert_tensor=1, chunks=1, micro_batch=1, micro_batches=1,
+    seq_parallel=0, recompute=0, recompute_layers=0, zero=0, first_layers=-1, last_layers=-1, order=0,
+)  # fmt: skip
+"""Everything on one GPU."""

@@ -1,0 +1,175 @@
+"""Level 2 of the model: combine stage times into an iteration, and say why a point cannot run."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from costmodels._jit import jit
+from costmodels.collectives import point_to_point_s
+from costmodels.dataparallel import data_parallel_s, optimizer_step_s, tied_embedding_s
+from costmodels.edges import EdgeCost
+from costmodels.groups import pipeline_stride
+from costmodels.layer import LayerCost
+from costmodels.memory import dynamic_bytes, gathered_parameters, state_bytes
+from costmodels.pipeline import one_f_one_b
+from costmodels.stages import StageTime, stage_time, stage_total
+from costmodels.types import Breakdown, Gpu, Model, Network, Point, Stack
+
+
+class Stages(NamedTuple):
+    """The stages that can be critical, and their activations, logits and temporaries in bytes."""
+
+    first: StageTime
+    middle: StageTime
+    last: StageTime
+    first_bytes: float
+    middle_bytes: float
+    last_bytes: float
+
+
+class Iteration(NamedTuple):
+    """Seconds of one iteration and where they go."""
+
+    time_s: float
+    breakdown: Breakdown
+
+
+@jit
+def breakdown_total(b: Breakdown) -> float:
+    """Sum of the parts.
+
+    >>> from costmodels.types import Breakdown
+    >>> breakdown_total(Breakdown(1., 0., 2., 0., 0., 0., 3., 0., 0., 0.))
+    6.0
+    """
+    return (
+        b.compute + b.recompute + b.tensor_comm + b.context_comm + b.expert_comm
+        + b.pipeline_comm + b.pipeline_bubble + b.data_comm + b.optimizer + b.overhead
+    )  # fmt: skip
+
+
+@jit
+def hop_s(model: Model, gpu: Gpu, net: Network, stack: Stack, point: Point) -> float:
+    """Exposed seconds of passing one micro-batch's activations to the next chunk of layers.
+
+    The tensor is split over the tensor group where sequence parallelism or the stack's scatter-gather does so. With
+    interleaving every boundary also costs `chunk_s`.
+    """
+    if point.pipeline <= 1:
+        return 0.0
+    nbytes = 2.0 * point.micro_batch * model.seq / point.context * model.hidden
+    if point.seq_parallel or stack.p2p_scatter:
+        nbytes /= point.tensor
+    t = stack.p2p_exposed * point_to_point_s(net, gpu, nbytes, pipeline_stride(point))
+    if point.chunks > 1:
+        t += stack.chunk_s
+    return t
+
+
+@jit
+def heavier(a: StageTime, b: StageTime) -> StageTime:
+    """The stage with the longer micro-batch."""
+    return b if stage_total(b) > stage_total(a) else a
+
+
+@jit
+def larger(a: StageTime, b: StageTime) -> StageTime:
+    """The stage with more parameters on a GPU: it is the last to finish gradients and optimizer."""
+    return b if b.dense_params + b.expert_params > a.dense_params + a.expert_params else a
+
+
+@jit
+def price_stages(
+    model: Model, gpu: Gpu, stack: Stack, point: Point, dense: LayerCost, moe: LayerCost, edges: EdgeCost
+) -> Stages:
+    """The first, a middle and the last stage, each with its dynamic memory; independent of sharding and rank order."""
+    P = point.pipeline
+    first = stage_time(model, gpu, stack, point, dense, moe, edges, 0)
+    first_bytes = total_dynamic(model, stack, point, dense, moe, edges, 0)
+    last, middle = first, first
+    last_bytes, middle_bytes = first_bytes, first_bytes
+    if P > 1:
+        last = stage_time(model, gpu, stack, point, dense, moe, edges, P - 1)
+        last_bytes = total_dynamic(model, stack, point, dense, moe, edges, P - 1)
+        middle, middle_bytes = last, last_bytes
+    if P > 2:
+        middle = stage_time(model, gpu, stack, point, dense, moe, edges, 1)
+        middle_bytes = total_dynamic(model, stack, point, dense, moe, edges, 1)
+    return Stages(first, middle, last, first_bytes, middle_bytes, last_bytes)
+
+
+@jit
+def total_dynamic(
+    model: Model, stack: Stack, point: Point, dense: LayerCost, moe: LayerCost, edges: EdgeCost, stage: int
+) -> float:
+    """Activations, logits and temporaries of one stage."""
+    activations, logits, temporaries = dynamic_bytes(model, stack, point, dense, moe, edges, stage)
+    return activations + logits + temporaries
+
+
+@jit
+def stage_peak(
+    stack: Stack, point: Point, stage: StageTime, dynamic: float, layer_params: float, edge_params: float
+) -> float:
+    """Peak bytes of a stage from its parameters and its dynamic memory."""
+    w, g, o, buffers = state_bytes(stack, point, stage.dense_params, stage.expert_params, layer_params, edge_params)
+    return w + g + o + stack.reserve_bytes + (1.0 + stack.fragmentation) * (dynamic + buffers)
+
+
+@jit
+def peak_memory(stack: Stack, point: Point, dense: LayerCost, moe: LayerCost, edges: EdgeCost, stages: Stages) -> float:
+    """Largest stage total. Only the ends and the first middle stage can be largest: in-flight counts fall along the pipeline."""
+    layer, edge = gathered_parameters(dense, moe, edges)
+    peak = stage_peak(stack, point, stages.first, stages.first_bytes, layer, edge)
+    if point.pipeline > 1:
+        peak = max(peak, stage_peak(stack, point, stages.last, stages.last_bytes, layer, edge))
+    if point.pipeline > 2:
+        peak = max(peak, stage_peak(stack, point, stages.middle, stages.middle_bytes, layer, edge))
+    return peak
+
+
+@jit
+def price_schedule(
+    model: Model, gpu: Gpu, net: Network, stack: Stack, point: Point, stages: Stages
+) -> tuple[float, float]:
+    """(exposed seconds of handing over one micro-batch per direction, pipeline bubble) of the schedule."""
+    v = point.chunks
+    c = v * hop_s(model, gpu, net, stack, point)
+    f, m, e = stages.first, stages.middle, stages.last
+    _, _, bubble = one_f_one_b(
+        point.pipeline, v, point.micro_batches, f.forward + c, f.backward + c, m.forward + c, m.backward + c,
+        e.forward + c, e.backward + c, 0.0,
+    )  # fmt: skip
+    return c, bubble
+
+
+@jit
+def finish_iteration(
+    model: Model, gpu: Gpu, net: Network, stack: Stack, point: Point, edges: EdgeCost, stages: Stages, crossing: float, bubble: float
+) -> Iteration:
+    """Add what follows the pipeline: gradient and parameter traffic, optimizer, fixed costs."""
+    m = point.micro_batches
+    worst = heavier(heavier(stages.first, stages.middle), stages.last)
+    big = larger(larger(stages.first, stages.middle), stages.last)
+    sync = data_parallel_s(net, gpu, stack, point, big)
+    if model.tied and point.pipeline > 1:
+        sync += tied_embedding_s(net, gpu, stack, point, edges.embed_params)
+    parts = Breakdown(
+        m * worst.compute, m * worst.recompute, m * worst.tensor, m * worst.context, m * worst.expert,
+        2.0 * m * crossing, bubble, sync, optimizer_step_s(gpu, stack, point, big), m * worst.launch + stack.iteration_s,
+    )  # fmt: skip
+    return Iteration(breakdown_total(parts), parts)
+
+
+@jit
+def price_iteration(
+    model: Model, gpu: Gpu, net: Network, stack: Stack, point: Point, dense: LayerCost, moe: LayerCost, edges: EdgeCost
+) -> Iteration:
+    """Iteration time of one point: pipeline makespan, exposed data-parallel traffic, optimizer, fixed costs.
+
+    The makespan is the heaviest stage's steady state plus warm-up and drain; what is not the heaviest stage's own work is
+    the bubble.
+    """
+    stages = price_stages(model, gpu, stack, point, dense, moe, edges)
+    crossing, bubble = price_schedule(model, gpu, net, stack, point, stages)
+    return finish_iteration(model, gpu, net, stack, point, edges, stages, crossing, bubble)
