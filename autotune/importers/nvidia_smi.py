@@ -118,8 +118,7 @@ def parse_query(text: str, file: str = "") -> Host:
     if not listed:
         listed, memory = _from_csv(text, file)
     elif any(_PRODUCT_LINE.match(line) for line in lines):
-        after = [float(m[1]) for m in map(_TOTAL_LINE.match, lines) if m]
-        memory = [max(after)] if after else []  # the other "Total" of each GPU is the small BAR1 window
+        memory = _frame_buffer(lines)
     if not listed:
         raise InputError.of("no GPU found: expected the output of nvidia-smi -L, -q or --query-gpu=name,... --format=csv", file, 1)
     host = Host(file, len(listed), listed[0], "nvidia-smi", nvlink_told=False, nics_told=False)
@@ -130,6 +129,12 @@ def parse_query(text: str, file: str = "") -> Host:
         host.product = most
         host.notes.append(f"GPUs of several kinds ({', '.join(kinds[:4])}); {most} taken for all")
     return host
+
+
+def _frame_buffer(lines: list[str]) -> list[float]:
+    """The total below the first "FB Memory Usage"; other totals of a GPU are its BAR1 window."""
+    start = next((i for i, line in enumerate(lines) if line.strip().startswith("FB Memory Usage")), len(lines))
+    return [float(m[1]) for m in map(_TOTAL_LINE.match, lines[start : start + 6]) if m][:1]
 
 
 def _from_csv(text: str, file: str) -> tuple[list[str], list[float]]:

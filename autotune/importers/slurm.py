@@ -72,7 +72,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
         line = raw.split("#", 1)[0].rstrip()
         start = start or number
         if line.endswith("\\"):
-            held += line[:-1] + " "
+            held += line[:-1]
             continue
         if (held + line).strip():
             result.append((start, (held + line).strip()))

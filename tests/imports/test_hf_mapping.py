@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autotune.errors import InputError
-from autotune.hf_config import FAMILIES, looks_like_hf, model_from_hf, supported
 from autotune.hf.refusals import REFUSED
+from autotune.hf_config import FAMILIES, looks_like_hf, model_from_hf, supported
 
 FOLDER = Path(__file__).parent / "hf"
 CONFIGS = {p.stem: json.loads(p.read_text()) for p in sorted(FOLDER.glob("*.json"))}
