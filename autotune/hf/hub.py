@@ -9,12 +9,16 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from autotune.errors import InputError
 
 PREFIX = "hf://"
 LARGEST_CONFIG_BYTES = 4_000_000
+LONGEST_WAIT_S = 8.0
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?(@[\w.-]{1,80})?\Z")
 
 
@@ -54,16 +58,34 @@ def _fetch(name: str, revision: str) -> str:
         f"fetch https://huggingface.co/{name}/resolve/{revision or 'main'}/config.json yourself, save it as "
         f"{name.split('/')[-1]}/config.json, and give that folder; or use a shipped preset (`autotune list models`)"
     )
+    os.environ.setdefault("HF_HUB_VERBOSITY", "error")  # its retries are not the user's business
     try:
         import huggingface_hub  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         raise InputError.of(f"hf://{name} needs the package huggingface_hub (pip install huggingface_hub); or {advice}") from None
-    # The client retries for minutes on a machine without a route; a person waiting for an answer should not.
-    os.environ.setdefault("HF_HUB_ETAG_TIMEOUT", "5")
-    os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", "5")
+    reason = ""
     for local_only in (True, False):
-        try:
-            return str(huggingface_hub.hf_hub_download(name, "config.json", revision=revision or None, local_files_only=local_only))
-        except Exception as error:  # the client has a dozen error types and wraps others' (requests, httpx, OSError)
-            reason = type(error).__name__
+        fetch = partial(
+            huggingface_hub.hf_hub_download, name, "config.json", revision=revision or None, local_files_only=local_only
+        )
+        path, reason = _within(LONGEST_WAIT_S, fetch)
+        if path:
+            return path
     raise InputError.of(f"hf://{name} is not cached and the hub cannot be reached (offline? {reason}); {advice}")
+
+
+def _within(limit_s: float, fetch: Callable[[], str]) -> tuple[str, str]:
+    """(result, "") of a call, or ("", reason). The client retries for long on a machine without a route; this waits
+    no longer than `limit_s` and leaves the rest to a thread that ends with the process."""
+    outcome: list[tuple[str, str]] = []
+
+    def work() -> None:
+        try:
+            outcome.append((str(fetch()), ""))
+        except Exception as error:  # the client has a dozen error types and wraps others' (requests, httpx, OSError)
+            outcome.append(("", type(error).__name__))
+
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(limit_s)
+    return outcome[0] if outcome else ("", f"no answer in {limit_s:g} s")

@@ -40,7 +40,7 @@ def looks_like_megatron(data: Any) -> bool:
     >>> looks_like_megatron({"num_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "vocab_size": 10, "seq_length": 4})
     False
     """
-    if not isinstance(data, dict) or "model_type" in data and "architectures" in data:
+    if not isinstance(data, dict) or "model_type" in data or "architectures" in data:
         return False
     inner = _innermost(data)
     if inner is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 import types
 from pathlib import Path
 
@@ -99,6 +100,15 @@ def test_offline_and_not_cached_says_so(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(InputError, match="not cached") as caught:
         load_hub_config("hf://meta-llama/Llama-3.1-70B")
     assert "offline" in str(caught.value) and "preset" in str(caught.value)
+
+
+def test_a_hub_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("autotune.hf.hub.LONGEST_WAIT_S", 0.05)
+    _client(monkeypatch, lambda *a, **k: time.sleep(5))
+    start = time.perf_counter()
+    with pytest.raises(InputError, match="no answer"):
+        load_hub_config("hf://org/name")
+    assert time.perf_counter() - start < 2
 
 
 def test_a_cached_file_that_is_not_a_configuration(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
