@@ -73,6 +73,11 @@ def model_from_megatron(data: dict[str, Any], file: str = "", name: str = "") ->
     if inner is None:
         raise InputError.of("not a Megatron configuration: num_layers, hidden_size and num_attention_heads are needed", file=file)
     reader = Reader(_plain_keys(inner), file, around=_surroundings(data))
+    open_keys = sorted(k for k, v in reader.data.items() if isinstance(v, str) and v.startswith("${"))
+    for key in open_keys:
+        del reader.data[key]  # an OmegaConf reference that the dump did not resolve
+        if key in ModelSpec.model_fields:
+            reader.notes.append(f"{key} is an unresolved reference; Megatron's default taken")
     for key in _HYBRID_KEYS:
         if reader.raw(key) not in (None, False, 0, 0.0, ""):
             if key == "encoder_num_layers" and reader.raw(key) == reader.raw("num_layers"):

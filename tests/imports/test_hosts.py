@@ -120,6 +120,14 @@ def test_hybrid_cube_mesh_is_one_domain() -> None:
     assert (found.size, found.kind, found.links) == (8, "ring", 6)
 
 
+def test_one_tray_of_a_rack_scale_domain(tmp_path: Path) -> None:
+    path = tmp_path / "tray.txt"
+    rows = ["\t".join([f"GPU{a}", *(" X " if a == b else "NV18" for b in range(4))]) for a in range(4)]
+    path.write_text("\tGPU0\tGPU1\tGPU2\tGPU3\tCPU Affinity\n" + "\n".join(rows))
+    cluster = import_cluster(Request(smi_topo=str(path), gpu="GB200", nodes=36)).cluster
+    assert (cluster.gpus, cluster.hb_domain.size, cluster.hb_domain.bandwidth_GBps) == (144, 72, 900)
+
+
 def test_bridged_pairs_make_domains_of_two() -> None:
     links = [[0, 4, 0, 0], [4, 0, 0, 0], [0, 0, 0, 4], [0, 0, 4, 0]]
     assert domain(Host("", 4, links=links)).size == 2

@@ -78,6 +78,13 @@ def test_bridge_keeps_data_and_training_outside() -> None:
     assert total_parameters(model_constants(spec)) == 671_026_419_200
 
 
+def test_unresolved_references_are_defaults_and_said() -> None:
+    spec = model_from_megatron({**ARGS, "ffn_hidden_size": "${multiply:4, ${.hidden_size}}"})
+    assert spec.ffn == 4 * 12288 and "ffn_hidden_size is an unresolved reference" in spec.description
+    with pytest.raises(InputError, match="hidden_size"):
+        model_from_megatron({**ARGS, "hidden_size": "${h}"})
+
+
 @pytest.mark.parametrize(("value", "places"), [
     ("([0]*3+[1]*5)", (3, 1)), ("[0,1]*4", (1, 2)), (2, (0, 2)), ("2", (0, 2)), ([1] * 8, (0, 1)), (None, (0, 1)),
 ])
