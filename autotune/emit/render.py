@@ -21,6 +21,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        comment_start_string="{##",  # bash has ${#array[@]}
+        comment_end_string="##}",
         autoescape=False,  # shell and YAML, not HTML: every value goes through `word`, `comment` or a safe-name function
     )
     env.filters.update(comment=comment, word=word)

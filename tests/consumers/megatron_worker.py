@@ -11,6 +11,7 @@ launcher, parse, validate, batch, config, groups, layers, schedule, forward, and
 from __future__ import annotations
 
 import contextlib
+import functools
 import inspect
 import io
 import json
@@ -335,16 +336,37 @@ def build_model(args: Any) -> dict[str, Any]:
 
 
 def _without_core_attention(spec: Any) -> Any:
-    """Core attention holds no parameters, and its kernels are not here."""
+    """Core attention holds no parameters but the learned sinks, and its kernels are not here."""
     import torch
 
     class NoCore(torch.nn.Module):
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
+        def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
             super().__init__()
+            if config.softmax_type == "learnable":
+                self.softmax_offset = torch.nn.Parameter(torch.empty(config.num_attention_heads // config.tensor_model_parallel_size))
 
     for layer in getattr(spec, "layer_specs", None) or [spec]:
-        layer.submodules.self_attention.submodules.core_attention = NoCore
+        parts = layer.submodules.self_attention.submodules
+        parts.core_attention = NoCore
+        if hasattr(parts, "linear_kv_down_proj"):
+            parts.linear_q_down_proj = parts.linear_kv_down_proj = _duplicated_linear()
     return spec
+
+
+@functools.cache
+def _duplicated_linear() -> Any:
+    """Stands for Transformer Engine's TELinear, which holds latent attention's down projections whole on every tensor rank."""
+    import megatron.core.transformer.multi_latent_attention as latent
+    import torch
+
+    class Duplicated(torch.nn.Module):
+        def __init__(self, input_size: int, output_size: int, *, parallel_mode: str, **kwargs: Any) -> None:
+            super().__init__()
+            assert parallel_mode == "duplicated" and not kwargs["bias"]
+            self.weight = torch.nn.Parameter(torch.empty(output_size, input_size))
+
+    latent.TELinear = Duplicated
+    return Duplicated
 
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:

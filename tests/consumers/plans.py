@@ -32,7 +32,7 @@ MODELS = {
                position_embedding_type="learned_absolute"),
         _model("llama-like", num_layers=32, hidden_size=4096, num_attention_heads=32, num_query_groups=8, ffn_hidden_size=11008,
                vocab_size=32000, seq_length=4096, **_LLAMA),
-        _model("wide-heads", num_layers=40, hidden_size=5120, num_attention_heads=40, num_query_groups=10, kv_channels=96,
+        _model("wide-heads", num_layers=40, hidden_size=5120, num_attention_heads=40, num_query_groups=8, kv_channels=96,
                ffn_hidden_size=13824, vocab_size=151936, seq_length=6144, add_qkv_bias=True, qk_layernorm=True, **_LLAMA),
         _model("multi-query", num_layers=18, hidden_size=2048, num_attention_heads=8, num_query_groups=1, kv_channels=256,
                ffn_hidden_size=16384, vocab_size=256000, seq_length=8192, **{**_LLAMA, "untie_embeddings_and_output_weights": False}),
