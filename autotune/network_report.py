@@ -191,13 +191,17 @@ def report(
                 try:
                     rows.append(_one(cluster, name, gpus, hb_size, price, gpu_usd))
                 except InputError as e:
-                    problems += [Problem(f"{name}: {p.message}", p.file, p.line, p.key) for p in e.problems]
+                    problems += [Problem(_named(name, p.message), p.file, p.line, p.key) for p in e.problems]
     if problems and not skip_impossible:
         raise InputError(problems)
     if model is not None:
         for row in rows:
             _add_plan(cluster, row, model)
     return rows, [p.message for p in problems]
+
+
+def _named(fabric: str, message: str) -> str:
+    return message if message.startswith(f"{fabric} ") else f"{fabric}: {message}"
 
 
 def _one(
