@@ -44,6 +44,8 @@ def cluster_problems(cluster: ClusterSpec) -> list[tuple[str, str]]:
         wrong.append(("network", message))
     if message := stack_problem(cluster.stack):
         wrong.append(("stack", message))
+    if message := _price_problem(cluster.prices.price_set):
+        wrong.append(("prices.price_set", message))
     return wrong
 
 
@@ -55,7 +57,11 @@ def _division_problems(cluster: ClusterSpec, domain: int) -> list[tuple[str, str
         sizes = [min(domain, count)] if size is None else size if isinstance(size, list) else [size]
         if not any(count % k == 0 for k in sizes):
             key = f"gpus[{i}]" if isinstance(cluster.gpus, list) else "gpus"
-            what = f"hb_domain.size {sizes[0]}" if len(sizes) == 1 else f"any hb_domain.size of {', '.join(map(str, sizes))}"
+            what = (
+                f"hb_domain.size {sizes[0]}"
+                if len(sizes) == 1
+                else f"any hb_domain.size of {', '.join(map(str, sizes))}"
+            )
             wrong.append((key, f"{count} is not a multiple of {what}; nearest: {_nearest_multiples(count, sizes)}"))
     for i, k in enumerate(size if isinstance(size, list) else []):
         if not any(count % k == 0 for count in counts):
@@ -77,13 +83,23 @@ def fabric_problem(name: str) -> str:
     from costmodels import fabrics
 
     known = list(fabrics.names())
-    return "" if name in known else f"unknown fabric '{name[:60]}'{did_you_mean(name, known)}; known: {', '.join(known)}"
+    return (
+        "" if name in known else f"unknown fabric '{name[:60]}'{did_you_mean(name, known)}; known: {', '.join(known)}"
+    )
 
 
 def stack_problem(name: str) -> str:
     """Why a stack name is not known, or the empty string."""
     known = catalogue.names("stacks")
     return "" if name in known else f"unknown stack '{name[:60]}'{did_you_mean(name, known)}; known: {', '.join(known)}"
+
+
+def _price_problem(name: str | None) -> str:
+    from costmodels.fabrics.prices import PRICE_SETS
+
+    if name is None or name in PRICE_SETS:
+        return ""
+    return f"unknown price set '{name[:60]}'{did_you_mean(name, list(PRICE_SETS))}; known: {', '.join(PRICE_SETS)}"
 
 
 def _fabric_refusal(cluster: ClusterSpec) -> str:

@@ -54,6 +54,7 @@ def gpu_constants(spec: GpuSpec, precision: str = "bf16", calibration: Calibrati
         attn_fwd_eff=fitted.attention_forward_efficiency or spec.attention_forward_efficiency,
         attn_bwd_eff=fitted.attention_backward_efficiency or spec.attention_backward_efficiency,
         nvlink_eff=fitted.nvlink_efficiency or spec.nvlink_efficiency,
+        k_prologue=spec.fp8_gemm_prologue if precision == "fp8" else spec.gemm_prologue,
     )
 
 
@@ -80,7 +81,9 @@ def model_constants(spec: ModelSpec) -> Model:
         vocab_multiple=spec.make_vocab_size_divisible_by,
         seq=spec.seq_length,
         tied=int(not spec.untie_embeddings_and_output_weights),
-        learned_positions=(spec.position_table_rows or max(spec.max_position_embeddings or 0, spec.seq_length)) if learned else 0,
+        learned_positions=(spec.position_table_rows or max(spec.max_position_embeddings or 0, spec.seq_length))
+        if learned
+        else 0,
         bias=int(spec.add_bias_linear),
         qkv_bias=int(spec.add_qkv_bias),
         attn_out_bias=int(spec.add_attention_output_bias),
@@ -206,7 +209,7 @@ def stack_constants(name: str, calibration: Calibration | None = None) -> Stack:
         values["launch_s"] = calibration.launch_us * 1e-6
     if calibration and calibration.iteration_overhead_s is not None:
         values["iteration_s"] = calibration.iteration_overhead_s
-    return Stack(**{key: _number(key, values[key]) for key in Stack._fields})
+    return Stack._make(_number(key, values[key]) for key in Stack._fields)
 
 
 @cache
@@ -235,7 +238,9 @@ def stack_entries(name: str, seen: tuple[str, ...] = ()) -> dict[str, dict[str, 
         if key in ("base", "description", "name", "source", "aliases"):
             continue
         if key not in Stack._fields:
-            raise InputError.of(f"is no constant of a stack; known: {', '.join(Stack._fields)}", f"stack {name}", key=key)
+            raise InputError.of(
+                f"is no constant of a stack; known: {', '.join(Stack._fields)}", f"stack {name}", key=key
+            )
         if not isinstance(entry, dict) or not {"value", "unit", "source"} <= set(entry):
             raise InputError.of("needs value, unit and source", f"stack {name}", key=key)
         entries = {**entries, key: {**entry, "stack": name}}

@@ -125,7 +125,9 @@ def _preset_or_file(kind: str, name_or_path: str | Path, what: str) -> Document:
             return catalogue.document(kind, preset)
         if "/" not in name and not name.endswith((".yaml", ".yml", ".json")):
             hint = did_you_mean(name, catalogue.names(kind))
-            raise InputError.of(f"no such {what} file or preset {show(name)}{hint}; 'autotune list {kind}' shows the presets")
+            raise InputError.of(
+                f"no such {what} file or preset {show(name)}{hint}; 'autotune list {kind}' shows the presets"
+            )
     return load_document(name_or_path)
 
 

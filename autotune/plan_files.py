@@ -13,10 +13,13 @@ from autotune.yaml_lines import Document
 
 # What `search` prints beside a plan's own fields. Read past; a plan says what to run, not how good it is.
 RESULT_KEYS = frozenset(
-    "iteration_time_s tokens_per_s_per_gpu model_tflops_per_gpu mfu hfu memory_GiB capacity_GiB breakdown_s rail reason"
-    " violations nearest fits feasible legal gpus rank objective value cost goodput energy days gpu_hours dollars usd"
-    " tokens_per_s model versions inputs description comment".split()
-)
+    {
+        "iteration_time_s", "tokens_per_s_per_gpu", "model_tflops_per_gpu", "mfu", "hfu", "memory_GiB",
+        "capacity_GiB", "capacity_bytes", "breakdown_s", "stages", "rail", "reason", "violations", "nearest", "fits",
+        "feasible", "legal", "gpus", "rank", "objective", "value", "cost", "goodput", "energy", "days", "gpu_hours",
+        "dollars", "usd", "tokens_per_s", "model", "versions", "inputs", "description", "comment",
+    }
+)  # fmt: skip
 _BATCHES = ("global_batch_size", "micro_batch_size", "micro_batches")
 _MAX_BATCH = 100_000_000
 
@@ -35,7 +38,9 @@ def plan_from(document: Document, model: ModelSpec | None = None) -> Plan:
         split = _even_split(fields, model)
         if split is None:
             where = document.line_of(prefix)
-            problems.append(Problem("is required: the layers of each pipeline stage", document.file, where, "stage_layers"))
+            problems.append(
+                Problem("is required: the layers of each pipeline stage", document.file, where, "stage_layers")
+            )
         else:
             fields["stage_layers"] = split
     if problems:
@@ -67,7 +72,9 @@ def _plan_part(document: Document) -> tuple[dict[str, Any], tuple[str | int, ...
                 data, prefix = data[key], (key,)
                 break
     if not isinstance(data, dict):
-        raise InputError.of(f"must be a mapping of plan fields, got {show(data)}", document.file, document.line_of(prefix))
+        raise InputError.of(
+            f"must be a mapping of plan fields, got {show(data)}", document.file, document.line_of(prefix)
+        )
     if not any(key in data for key in ("tensor_parallel", "pipeline_parallel", "data_parallel", "stage_layers")):
         message = "is not a plan: it has none of tensor_parallel, pipeline_parallel, data_parallel, stage_layers"
         raise InputError.of(message, document.file, document.line_of(prefix))
@@ -86,13 +93,25 @@ def _out_of_range(fields: dict[str, Any]) -> list[tuple[str, str]]:
     for key, value in fields.items():
         if isinstance(value, bool):
             continue
-        if isinstance(value, float) and not math.isfinite(value) or isinstance(value, (int, float)) and abs(value) > 1e15:
+        if (
+            isinstance(value, float)
+            and not math.isfinite(value)
+            or isinstance(value, (int, float))
+            and abs(value) > 1e15
+        ):
             wrong.append((key, f"must be finite and of sensible size, got {show(value)}"))
         elif isinstance(value, int) and value > (_MAX_BATCH if key in _BATCHES else MAX_GPUS):
             wrong.append((key, f"must be at most {_MAX_BATCH if key in _BATCHES else MAX_GPUS:,}, got {show(value)}"))
-        elif isinstance(value, int) and key in ("tensor_parallel", "pipeline_parallel", "data_parallel", "context_parallel"):
+        elif isinstance(value, int) and key in (
+            "tensor_parallel",
+            "pipeline_parallel",
+            "data_parallel",
+            "context_parallel",
+        ):
             degrees *= max(value, 1)
-        elif isinstance(value, list) and (len(value) > 100_000 or any(isinstance(v, int) and v > 100_000 for v in value)):
+        elif isinstance(value, list) and (
+            len(value) > 100_000 or any(isinstance(v, int) and v > 100_000 for v in value)
+        ):
             wrong.append((key, "lists more than 100,000 stages or layers"))
     if degrees > MAX_GPUS:
         wrong.append(("data_parallel", f"the degrees multiply to {degrees:,} GPUs; at most {MAX_GPUS:,} are supported"))

@@ -95,7 +95,13 @@ def _locate(item: Any, data: Any) -> tuple[Path, tuple[Path, str] | None]:
     value = data
     location = item["loc"]
     for i, part in enumerate(location):
-        if isinstance(value, dict) and part in value or isinstance(value, list) and isinstance(part, int) and part < len(value):
+        if (
+            isinstance(value, dict)
+            and part in value
+            or isinstance(value, list)
+            and isinstance(part, int)
+            and part < len(value)
+        ):
             path.append(part)
             value = value[part]
         elif i == len(location) - 1 and item["type"] == "missing":
@@ -163,9 +169,13 @@ def _limit(kind: str, context: dict[str, Any], value: Any, message: str) -> str:
     if kind == "finite_number" or isinstance(value, float) and not math.isfinite(value):
         return "must be finite" + got
     if kind in ("greater_than", "greater_than_equal"):
-        return (f"must be at least {_number(context['ge'])}" if "ge" in context else f"must be above {_number(context['gt'])}") + got
+        return (
+            f"must be at least {_number(context['ge'])}"
+            if "ge" in context
+            else f"must be above {_number(context['gt'])}"
+        ) + got
     if kind in ("less_than", "less_than_equal"):
-        limit = context.get("le", context.get("lt"))
+        limit = context["le"] if "le" in context else context["lt"]
         why = " (the largest cluster supported)" if limit == 1 << 20 else ""
         return f"must be at most {_number(limit)}{why}{got}"
     if kind in ("too_short", "string_too_short"):

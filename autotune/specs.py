@@ -92,7 +92,9 @@ class GpuSpec(Strict):
     fp16_TFLOPS: Positive | None = None
     fp8_TFLOPS: Positive | None = None
     fp4_TFLOPS: Positive | None = None
-    scale_up_GBps: Positive = Field(description="HB-domain bandwidth per GPU, one direction; PCIe when there is no NVLink")
+    scale_up_GBps: Positive = Field(
+        description="HB-domain bandwidth per GPU, one direction; PCIe when there is no NVLink"
+    )
     scale_up_domain: Count = 8
     mesh: bool = Field(False, description="full mesh of links (AMD): a group of g < 8 uses only g-1 of 7 links")
     pcie_GBps: Positive = 31
@@ -101,6 +103,8 @@ class GpuSpec(Strict):
     sms: Count = 132
     gemm_efficiency: Efficiency = 0.75
     fp8_gemm_efficiency: Efficiency = 0.62
+    gemm_prologue: NonNegative = Field(80, description="elements of K a 16-bit matrix product loses at its start")
+    fp8_gemm_prologue: NonNegative = Field(700, description="the same in fp8")
     hbm_efficiency: Efficiency = 0.80
     attention_forward_efficiency: Efficiency = 0.45
     attention_backward_efficiency: Efficiency = 0.36
@@ -137,7 +141,9 @@ class PricesSpec(Strict):
     transceiver_usd: Positive | None = None
     switch_port_W: Positive | None = None
     transceiver_W: Positive | None = None
-    price_set: str | None = Field(None, description="named base that the other keys override: rail-only-paper, deepseek, hammingmesh")
+    price_set: str | None = Field(
+        None, description="named base that the other keys override: rail-only-paper, deepseek, hammingmesh"
+    )
     switch_link_usd: Positive | None = Field(None, description="per link between switches")
     optical_port_usd: Positive | None = Field(None, description="per port of an optical circuit switch")
     optical_port_W: Positive | None = None
@@ -223,8 +229,12 @@ class ModelSpec(Strict):
     num_layers: Annotated[Whole, Field(ge=1, le=100_000)]
     hidden_size: Annotated[Whole, Field(ge=1, le=1_000_000)]
     num_attention_heads: Annotated[Whole, Field(ge=1, le=1_000_000)]
-    num_query_groups: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = Field(None, description="KV heads; default all heads")
-    kv_channels: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = Field(None, description="head size; default hidden/heads")
+    num_query_groups: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = Field(
+        None, description="KV heads; default all heads"
+    )
+    kv_channels: Annotated[Whole, Field(ge=1, le=1_000_000)] | None = Field(
+        None, description="head size; default hidden/heads"
+    )
     ffn_hidden_size: Count | None = Field(None, description="default 4h, or 8/3 h rounded to 64 with swiglu")
     swiglu: bool = Field(False, description="gated feed-forward: two input projections")
     vocab_size: Count
@@ -233,7 +243,9 @@ class ModelSpec(Strict):
     max_position_embeddings: Count | None = None
     position_embedding_type: Literal["learned_absolute", "rope", "alibi", "none"] = "rope"
     rotary_base: Count = Field(10_000, description="base of the rotary embedding; launch files only")
-    position_table_rows: Count | None = Field(None, description="rows of a learned position table; default max positions")
+    position_table_rows: Count | None = Field(
+        None, description="rows of a learned position table; default max positions"
+    )
     untie_embeddings_and_output_weights: bool = False
     normalization: Literal["LayerNorm", "RMSNorm"] = "LayerNorm"
     norm_bias: bool | None = Field(None, description="default: LayerNorm yes, RMSNorm no")
@@ -313,7 +325,9 @@ class ModelSpec(Strict):
                 )
             )
         if groups and heads % groups:
-            wrong.append(("num_query_groups", f"num_attention_heads {heads} is not a multiple of num_query_groups {groups}"))
+            wrong.append(
+                ("num_query_groups", f"num_attention_heads {heads} is not a multiple of num_query_groups {groups}")
+            )
         if self.multi_latent_attention:
             needed = ("kv_lora_rank", "qk_head_dim", "qk_pos_emb_head_dim", "v_head_dim")
             wrong += [(key, "is required with multi_latent_attention") for key in needed if getattr(self, key) is None]

@@ -24,7 +24,9 @@ def read_text(path: str | Path) -> str:
 
 
 def _standard_input() -> bytes:
-    data = sys.stdin.buffer.read(MAX_BYTES + 1) if hasattr(sys.stdin, "buffer") else sys.stdin.read(MAX_BYTES + 1).encode()
+    data = (
+        sys.stdin.buffer.read(MAX_BYTES + 1) if hasattr(sys.stdin, "buffer") else sys.stdin.read(MAX_BYTES + 1).encode()
+    )
     if len(data) > MAX_BYTES:
         raise InputError.of(f"longer than {MAX_BYTES >> 20} MiB", "standard input")
     return data
@@ -61,7 +63,9 @@ def _check_kind(kind: os.stat_result, name: str) -> None:
     if not stat.S_ISREG(kind.st_mode):
         raise InputError.of("is not a regular file (a pipe or device); pass '-' to read standard input", name)
     if kind.st_size > MAX_BYTES:
-        raise InputError.of(f"is {kind.st_size / (1 << 20):.0f} MiB; input files are at most {MAX_BYTES >> 20} MiB", name)
+        raise InputError.of(
+            f"is {kind.st_size / (1 << 20):.0f} MiB; input files are at most {MAX_BYTES >> 20} MiB", name
+        )
 
 
 def _decode(data: bytes, name: str) -> str:

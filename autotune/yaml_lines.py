@@ -7,16 +7,14 @@ characters, and more than one document.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from autotune.errors import InputError
-
-if TYPE_CHECKING:
-    import yaml
 
 MAX_DEPTH = 40
 MAX_NODES = 300_000
@@ -112,10 +110,9 @@ def _parse_json(text: str, file: str) -> Document:
     _check_json(data, file)
     document = Document(data, file)
     if len(text) <= 500_000:
-        try:
+        # YAML refuses some valid JSON, for example tabs: the values stand, the lines stay unknown.
+        with contextlib.suppress(InputError):
             document.lines = _parse_yaml(text, file).lines
-        except InputError:
-            pass  # valid JSON that YAML reads differently, for example tabs: values stand, lines stay unknown
     return document
 
 
@@ -158,7 +155,7 @@ def _parse_yaml(text: str, file: str) -> Document:
 class _Builder:
     """Turns parser events into values, with limits on depth and size (aliases count in full)."""
 
-    def __init__(self, events: Iterator[yaml.Event], file: str) -> None:
+    def __init__(self, events: Iterator[Any], file: str) -> None:
         self.events = events
         self.file = file
         self.lines: dict[Path, int] = {}
@@ -181,7 +178,7 @@ class _Builder:
             raise InputError.of("holds more than one YAML document ('---')", self.file, event.start_mark.line + 1)
         return Document(data, self.file, self.lines)
 
-    def node(self, event: yaml.Event, path: Path, depth: int) -> Any:
+    def node(self, event: Any, path: Path, depth: int) -> Any:
         import yaml
 
         line = event.start_mark.line + 1
@@ -209,7 +206,7 @@ class _Builder:
         if self.nodes > MAX_NODES:
             raise InputError.of(f"holds more than {MAX_NODES:,} values, aliases expanded", self.file, line)
 
-    def alias(self, event: yaml.Event, line: int) -> Any:
+    def alias(self, event: Any, line: int) -> Any:
         if event.anchor not in self.anchors:
             raise InputError.of(f"alias *{event.anchor} refers to nothing before it, or to itself", self.file, line)
         value, size = self.anchors[event.anchor]
@@ -243,7 +240,9 @@ class _Builder:
                 merged += self.merge_sources(self.node(next(self.events), here, depth + 1), line)
                 continue
             if key in values:
-                raise InputError.of(f"duplicate key, first given on line {self.lines[here]}", self.file, line, dotted(here))
+                raise InputError.of(
+                    f"duplicate key, first given on line {self.lines[here]}", self.file, line, dotted(here)
+                )
             self.lines[here] = line
             values[key] = self.node(next(self.events), here, depth + 1)
         for source in merged:
@@ -256,7 +255,7 @@ class _Builder:
             raise InputError.of("the merge key '<<' needs a mapping", self.file, line)
         return sources  # of several, the first one wins
 
-    def scalar(self, event: yaml.ScalarEvent, line: int) -> Any:
+    def scalar(self, event: Any, line: int) -> Any:
         text = event.value
         if _UNWANTED.search(text):
             raise InputError.of(f"control character in {text[:40]!r}", self.file, line)

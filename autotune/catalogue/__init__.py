@@ -75,7 +75,9 @@ def find_gpu(name: str) -> GpuSpec:
         hint = did_you_mean(name, [*known, *(a for g in gpus() for a in g.aliases)])
         if shorter and not hint:
             hint = f" (did you mean '{shorter[0]}'?)"
-        raise InputError.of(f"unknown GPU {show(name)}{hint}; 'autotune list gpus' shows all, or give a mapping of its figures")
+        raise InputError.of(
+            f"unknown GPU {show(name)}{hint}; 'autotune list gpus' shows all, or give a mapping of its figures"
+        )
     return found
 
 

@@ -75,8 +75,16 @@ def _model(name: str) -> dict[str, Any]:
         derived["kv_channels"] = spec.head_dim
     experts = {} if spec.num_experts else {key for key in values if key.startswith("moe_") or key == "first_k_dense"}
     architecture = {key: value for key, value in {**values, **derived}.items() if key not in experts}
-    extra = {"training": spec.training.model_dump(exclude_none=True), "search": spec.search.model_dump(exclude_none=True)}
-    return {"name": spec.name, "parameters": model_parameters(spec), **architecture, **{k: v for k, v in extra.items() if v}}
+    extra = {
+        "training": spec.training.model_dump(exclude_none=True),
+        "search": spec.search.model_dump(exclude_none=True),
+    }
+    return {
+        "name": spec.name,
+        "parameters": model_parameters(spec),
+        **architecture,
+        **{k: v for k, v in extra.items() if v},
+    }
 
 
 def _cluster(name: str) -> dict[str, Any]:

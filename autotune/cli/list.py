@@ -51,7 +51,11 @@ def _models() -> tuple[list[str], list[dict[str, Any]], str]:
                 "description": spec.description,
             }
         )
-    return [c for c in rows[0] if c != "description"], rows, "parameters and active in units; prediction (MTP) layers are left out."
+    return (
+        [c for c in rows[0] if c != "description"],
+        rows,
+        "parameters and active in units; prediction (MTP) layers are left out.",
+    )
 
 
 def _fabrics() -> tuple[list[str], list[dict[str, Any]], str]:
@@ -73,7 +77,9 @@ def _stacks() -> tuple[list[str], list[dict[str, Any]], str]:
 
 def _instances() -> tuple[list[str], list[dict[str, Any]], str]:
     rows = [{"name": name, **entry} for name, entry in sorted(catalogue.instances().items())]
-    common = [c for c in ("name", "gpu", "gpus_per_node", "hb_domain", "nics", "nic_gbps", "nic_Gbps", "fabric") if any(c in r for r in rows)]
+    common = [
+        c for c in ("name", "gpu", "gpus", "hb_domain_size", "nics", "nic_Gbps", "fabric") if any(c in r for r in rows)
+    ]
     return common, rows, "'autotune cluster' makes a cluster file from an instance type."
 
 

@@ -30,7 +30,9 @@ def command(name: str, as_json: bool) -> None:
     if kind == "stack":
         note(values["description"])
         rows = [[k, f"{e['value']:g}", e["unit"], e["stack"], e["source"]] for k, e in values["constants"].items()]
-        console().print(table(f"stack {values['name']}", ["constant", "value", "unit", "from", "source"], rows, right={1}))
+        console().print(
+            table(f"stack {values['name']}", ["constant", "value", "unit", "from", "source"], rows, right={1})
+        )
     else:
         console().print(table(f"{kind} {values.get('name', name)}", ["key", "value"], _rows(values)))
     if kind in _REMARKS:

@@ -86,14 +86,23 @@ def test_scale_up_is_one_direction(name, rate):
 
 @pytest.mark.parametrize("gpu", gpus(), ids=lambda g: g.name)
 def test_figures_are_plausible_and_sourced(gpu):
-    needed = {"data_sheet", "memory_GiB", "gemm_efficiency", "hbm_efficiency", "attention_efficiency", "nvlink_efficiency"}
+    needed = {
+        "data_sheet",
+        "memory_GiB",
+        "gemm_efficiency",
+        "hbm_efficiency",
+        "attention_efficiency",
+        "nvlink_efficiency",
+    }
     needed |= {"fp8_gemm_efficiency"} if gpu.fp8_TFLOPS else set()
     assert set(gpu.sources) == needed and all(gpu.sources.values())
     if gpu.fp8_TFLOPS:
         assert gpu.fp8_TFLOPS == pytest.approx(2 * gpu.bf16_TFLOPS, rel=0.02)
     assert 0.4 <= gpu.gemm_efficiency <= 0.9 and 0.3 <= gpu.attention_forward_efficiency <= 0.6
     assert gpu.attention_backward_efficiency < gpu.attention_forward_efficiency
-    assert 50 < gpu.bf16_TFLOPS * 1e3 / gpu.hbm_GBps < 500 or gpu.name.startswith("H20-"), "FLOP per byte of a real part"
+    assert 50 < gpu.bf16_TFLOPS * 1e3 / gpu.hbm_GBps < 500 or gpu.name.startswith("H20-"), (
+        "FLOP per byte of a real part"
+    )
 
 
 def test_memory_is_what_the_driver_reports():

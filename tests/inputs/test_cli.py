@@ -68,7 +68,9 @@ def test_show_model_counts_parameters(autotune):
 
 def test_show_files(autotune, tmp_path):
     model = tmp_path / "m.yaml"
-    model.write_text("name: m\nnum_layers: 2\nhidden_size: 64\nnum_attention_heads: 4\nvocab_size: 100\nseq_length: 8\n")
+    model.write_text(
+        "name: m\nnum_layers: 2\nhidden_size: 64\nnum_attention_heads: 4\nvocab_size: 100\nseq_length: 8\n"
+    )
     code, out, _ = autotune("show", model, "--json")
     assert code == 0 and json.loads(out)["parameters"]["total"] > 0
     cluster = tmp_path / "c.yaml"
@@ -91,7 +93,11 @@ def test_refusals_exit_2_and_name_the_place(autotune, tmp_path):
     assert code == 2 and out == "" and "bad.yaml:3, gpus" in err and "bad.yaml:4, network.fabric" in err
     code, out, _ = autotune("show", bad, "--json")
     document = json.loads(out)
-    assert code == 2 and document["exit_code"] == 2 and {p["key"] for p in document["problems"]} == {"gpus", "network.fabric"}
+    assert (
+        code == 2
+        and document["exit_code"] == 2
+        and {p["key"] for p in document["problems"]} == {"gpus", "network.fabric"}
+    )
 
 
 @pytest.mark.parametrize("name", ["no-such-thing", "no/such/file.yaml", "", "mixtrall-8x7b", "\x1b[31m"])
@@ -101,7 +107,9 @@ def test_unknown_names_exit_2(autotune, name):
 
 
 def test_an_architecture_that_cannot_be_priced_is_named(autotune, tmp_path):
-    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 9}))
+    (tmp_path / "config.json").write_text(
+        json.dumps({"model_type": "mamba", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 9})
+    )
     code, _, err = autotune("show", tmp_path)
     assert code == 2 and "mamba" in err
 
@@ -109,5 +117,7 @@ def test_an_architecture_that_cannot_be_priced_is_named(autotune, tmp_path):
 def test_through_the_interpreter(tmp_path):
     bomb = tmp_path / "bomb.yaml"
     bomb.write_text("a: &a [*a]\ngpus: 8\n")
-    result = subprocess.run([sys.executable, "-m", "autotune", "show", str(bomb)], capture_output=True, text=True, timeout=60)
+    result = subprocess.run(
+        [sys.executable, "-m", "autotune", "show", str(bomb)], capture_output=True, text=True, timeout=60
+    )
     assert result.returncode == 2 and "Traceback" not in result.stderr and "bomb.yaml:1" in result.stderr

@@ -105,6 +105,7 @@ def test_whole_numbers_in_other_spellings(cluster, text):
         ("name: a100-1024", "name: ''", 1, "name", "must not be empty"),
         ("name: a100-1024\n", "", 1, "name", "is required"),
         ("stack: megatron-core", "fabric: rail-only", 6, "fabric", "it belongs at 'network.fabric'"),
+        ("stack: megatron-core", "prices: {price_set: deepsek}", 6, "prices.price_set", "did you mean 'deepseek'?"),
         ("stack: megatron-core", "gpus_per_node: 5", 6, "gpus_per_node", "neither divides"),
     ],
 )  # fmt: skip
@@ -145,7 +146,12 @@ def test_what_is_not_a_file(tmp_path):
     pipe, link = tmp_path / "pipe.yaml", tmp_path / "link.yaml"
     os.mkfifo(pipe)
     link.symlink_to(tmp_path / "gone.yaml")
-    for path, words in [(tmp_path, "folder"), (pipe, "not a regular file"), (link, "which does not exist"), ("/dev/zero", "not a regular")]:
+    for path, words in [
+        (tmp_path, "folder"),
+        (pipe, "not a regular file"),
+        (link, "which does not exist"),
+        ("/dev/zero", "not a regular"),
+    ]:
         with pytest.raises(InputError, match=words):
             load_cluster(path)
     loop = tmp_path / "loop.yaml"

@@ -4,7 +4,15 @@ import pytest
 
 from autotune import catalogue, constants
 from autotune.catalogue import find_gpu
-from autotune.constants import gpu_constants, hb_rates, model_constants, network_constants, nic_rates, stack_constants, stack_entries
+from autotune.constants import (
+    gpu_constants,
+    hb_rates,
+    model_constants,
+    network_constants,
+    nic_rates,
+    stack_constants,
+    stack_entries,
+)
 from autotune.errors import InputError
 from autotune.load import load_cluster, load_model
 from autotune.specs import Calibration, HbDomainSpec, NetworkSpec, Range
@@ -37,7 +45,9 @@ def test_fp8_is_refused_where_there_is_none(name):
 
 
 def test_calibration_replaces_efficiencies():
-    fitted = Calibration(gemm_efficiency=0.6, hbm_efficiency=0.7, nvlink_efficiency=0.5, attention_forward_efficiency=0.3)
+    fitted = Calibration(
+        gemm_efficiency=0.6, hbm_efficiency=0.7, nvlink_efficiency=0.5, attention_forward_efficiency=0.3
+    )
     g = gpu_constants(find_gpu("H100"), "bf16", fitted)
     assert (g.gemm_eff, g.hbm_eff, g.nvlink_eff, g.attn_fwd_eff) == (0.6, 0.7, 0.5, 0.3)
     assert g.attn_bwd_eff == find_gpu("H100").attention_backward_efficiency
@@ -77,7 +87,14 @@ def test_rates_default_to_the_gpu_and_convert_bits():
 
 def test_model_numbers():
     gpt = model_constants(load_model("gpt-175b"))
-    assert (gpt.learned_positions, gpt.tied, gpt.bias, gpt.norm_vectors, gpt.gated, gpt.experts) == (2048, 1, 1, 2.0, 0, 0)
+    assert (gpt.learned_positions, gpt.tied, gpt.bias, gpt.norm_vectors, gpt.gated, gpt.experts) == (
+        2048,
+        1,
+        1,
+        2.0,
+        0,
+        0,
+    )
     opt = model_constants(load_model("opt-175b"))
     assert opt.learned_positions == 2050
     deepseek = model_constants(load_model("deepseek-v3"))
@@ -117,7 +134,9 @@ def stack_files(monkeypatch):
 
 
 def entries(skip=(), **values):
-    lines = [f"{key}: {{value: {values.get(key, 1)}, unit: none, source: test}}" for key in Stack._fields if key not in skip]
+    lines = [
+        f"{key}: {{value: {values.get(key, 1)}, unit: none, source: test}}" for key in Stack._fields if key not in skip
+    ]
     return "description: d\n" + "\n".join(lines)
 
 
@@ -125,7 +144,9 @@ def test_a_stack_inherits_from_its_base(stack_files):
     stack_files(base=entries(), child="base: base\ndescription: c\nlaunch_s: {value: 7, unit: s, source: here}\n")
     stack = stack_constants("child")
     assert stack.launch_s == 7.0 and stack.dropout == 1
-    assert stack_entries("child")["launch_s"]["stack"] == "child" and stack_entries("child")["dropout"]["stack"] == "base"
+    assert (
+        stack_entries("child")["launch_s"]["stack"] == "child" and stack_entries("child")["dropout"]["stack"] == "base"
+    )
 
 
 @pytest.mark.parametrize(

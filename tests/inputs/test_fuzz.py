@@ -13,15 +13,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from autotune import catalogue
-from autotune.constants import gpu_constants, model_constants, network_constants
 from autotune.cluster_checks import gpu_counts, gpu_of, hb_sizes
+from autotune.constants import gpu_constants, model_constants, network_constants
 from autotune.errors import InputError
 from autotune.load import dump_yaml, load_calibration, load_cluster, load_model, load_plan
 from autotune.plan import Plan
 from autotune.yaml_lines import parse
 
 EXAMPLES = int(os.environ.get("AUTOTUNE_FUZZ_EXAMPLES", "200"))
-relaxed = settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES <= 200)
+relaxed = settings(
+    max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck), derandomize=EXAMPLES <= 200
+)
 
 PLAN = Plan(tensor_parallel=4, pipeline_parallel=2, data_parallel=8, global_batch_size=64, stage_layers=(16, 16))
 HF = {
@@ -67,7 +69,25 @@ unpleasant = st.sampled_from(
         "rail-only", "H100", "megatron-core", [8, "8", 8.0], 1024.0, "1_000", "12 ", "\t", "none", "bf16",
     ]
 ).map(copy.deepcopy)  # fmt: skip
-keys = st.sampled_from(["name", "gpu", "gpus", "size", "min", "max", "options", "sources", "plans", "training", "<<", "", "a.b", "model_type", "x"])
+keys = st.sampled_from(
+    [
+        "name",
+        "gpu",
+        "gpus",
+        "size",
+        "min",
+        "max",
+        "options",
+        "sources",
+        "plans",
+        "training",
+        "<<",
+        "",
+        "a.b",
+        "model_type",
+        "x",
+    ]
+)
 
 
 def places(value, path=()):
@@ -115,13 +135,20 @@ def damaged_text(draw, kind):
         if action == 0:
             lines.insert(j, lines[i])
         elif action == 1:
-            lines[i] = draw(st.sampled_from(["  ", "\t", "- ", "? ", "&a ", "*a ", "!!python/name:os ", "---\n", "# "])) + lines[i]
+            lines[i] = (
+                draw(st.sampled_from(["  ", "\t", "- ", "? ", "&a ", "*a ", "!!python/name:os ", "---\n", "# "]))
+                + lines[i]
+            )
         elif action == 2:
-            lines[i] = lines[i].replace(":", draw(st.sampled_from(["", "::", ": &a [*a] #", ": |", ": >\n", ": {", ": ["])), 1)
+            lines[i] = lines[i].replace(
+                ":", draw(st.sampled_from(["", "::", ": &a [*a] #", ": |", ": >\n", ": {", ": ["])), 1
+            )
         elif action == 3:
             lines[i], lines[j] = lines[j], lines[i]
         elif action == 4:
-            lines[i] = lines[i] + draw(st.sampled_from(["}", "]", ",", '"', "'", " #", " : 1", "\\", "\u2028", "\x85", "\x00", "\ufeff"]))
+            lines[i] = lines[i] + draw(
+                st.sampled_from(["}", "]", ",", '"', "'", " #", " : 1", "\\", "\u2028", "\x85", "\x00", "\ufeff"])
+            )
         else:
             del lines[i : i + 2]
             lines = lines or [""]

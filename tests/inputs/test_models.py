@@ -79,7 +79,21 @@ def test_good_model(model):
 
 
 def test_json_model(model):
-    assert model(json.dumps({"name": "x", "num_layers": 2, "hidden_size": 8, "num_attention_heads": 2, "vocab_size": 9, "seq_length": 4})).num_layers == 2
+    assert (
+        model(
+            json.dumps(
+                {
+                    "name": "x",
+                    "num_layers": 2,
+                    "hidden_size": 8,
+                    "num_attention_heads": 2,
+                    "vocab_size": 9,
+                    "seq_length": 4,
+                }
+            )
+        ).num_layers
+        == 2
+    )
 
 
 @pytest.mark.parametrize(("name", "sizes"), SIZES.items())
@@ -177,5 +191,7 @@ def test_a_folder_without_configuration(tmp_path):
 
 
 def test_megatron_dump(model):
-    spec = model("num-layers: 2\nhidden-size: 64\nnum-attention-heads: 4\npadded_vocab_size: 1024\nseq-length: 128\nlr: 3e-4\nmicro_batch_size: 1\n")
+    spec = model(
+        "num-layers: 2\nhidden-size: 64\nnum-attention-heads: 4\npadded_vocab_size: 1024\nseq-length: 128\nlr: 3e-4\nmicro_batch_size: 1\n"
+    )
     assert spec.num_layers == 2 and spec.vocab_size == 1024

@@ -93,7 +93,9 @@ def test_each_fault_is_named(plan, change, key, words):
     assert words in problem.message and problem.line > 0
 
 
-@pytest.mark.parametrize("text", ["", "[]", "3", "a: 1", "plans: []", "plans: [3]", "plans: 7", "{", "- tensor_parallel: 8"])
+@pytest.mark.parametrize(
+    "text", ["", "[]", "3", "a: 1", "plans: []", "plans: [3]", "plans: 7", "{", "- tensor_parallel: 8"]
+)
 def test_hopeless_files_are_refused(plan, text):
     with pytest.raises(InputError):
         plan(text)

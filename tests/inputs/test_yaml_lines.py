@@ -85,7 +85,9 @@ def test_deep_json_is_refused():
     assert "nested" in fails('{"a":' * 60 + "1" + "}" * 60).message
 
 
-@pytest.mark.parametrize("tag", ["!!python/object/apply:os.system ['true']", "!!python/name:os.system", "!x 1", "!!binary aGk=", "!!set {a}"])
+@pytest.mark.parametrize(
+    "tag", ["!!python/object/apply:os.system ['true']", "!!python/name:os.system", "!x 1", "!!binary aGk=", "!!set {a}"]
+)
 def test_tags_are_refused(tag):
     assert "tag" in fails(f"a: {tag}\n").message
 
@@ -101,7 +103,9 @@ def test_control_characters_are_refused():
     assert fails("a: \x07").message
 
 
-@pytest.mark.parametrize("text", ["[1,2", "a: [", "a: b: c", "\tx: 1", "a: 'b", "@x", "%YAML 9\n---\na", "? {a: 1}\n: 2", "{[1]: 2}"])
+@pytest.mark.parametrize(
+    "text", ["[1,2", "a: [", "a: b: c", "\tx: 1", "a: 'b", "@x", "%YAML 9\n---\na", "? {a: 1}\n: 2", "{[1]: 2}"]
+)
 def test_broken_text_names_its_line(text):
     problem = fails(text)
     assert problem.line >= 1 and problem.message
