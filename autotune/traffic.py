@@ -11,6 +11,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from autotune.cluster_checks import gpu_counts, hb_sizes
+from autotune.constants import model_constants, stack_constants
+from autotune.errors import InputError
+from autotune.plan import RANK_ORDERS, RECOMPUTE, Plan
+from autotune.specs import ClusterSpec, ModelSpec
 from costmodels.parameters import moe_layers_before
 from costmodels.stages import stage_layer_count
 from costmodels.topology import CLASS_NAMES
@@ -29,6 +34,44 @@ class Job(NamedTuple):
     point: Point
     hb_size: int
     stage_layers: tuple[int, ...] = ()
+
+
+def point_of(plan: Plan) -> Point:
+    """A plan as the cost model sees it. `first_layers` and `last_layers` describe uneven ends; the list itself may say more.
+
+    >>> plan = Plan(pipeline_parallel=2, recompute="full", stage_layers=(4, 3), rank_order="tp-cp-ep-pp-dp")
+    >>> p = point_of(plan)
+    >>> p.recompute, p.recompute_layers, p.first_layers, p.order
+    (2, 4, 4, 1)
+    """
+    layers = plan.stage_layers
+    even = len(set(layers)) == 1
+    whole = -(-max(layers) // plan.virtual_stages)
+    full = whole if plan.recompute_num_layers is None else plan.recompute_num_layers
+    return Point(
+        plan.tensor_parallel, plan.pipeline_parallel, plan.data_parallel, plan.context_parallel, plan.expert_parallel,
+        plan.expert_tensor_parallel, plan.virtual_stages, plan.micro_batch_size, plan.micro_batches, int(plan.sequence_parallel),
+        RECOMPUTE.index(plan.recompute), full if plan.recompute == "full" else 0, plan.zero_stage,
+        -1 if even else layers[0], -1 if even else layers[-1], RANK_ORDERS.index(plan.rank_order),
+    )  # fmt: skip
+
+
+def job_of(cluster: ClusterSpec, spec: ModelSpec, plan: Plan) -> Job:
+    """The job of a plan on a cluster. InputError when the plan does not fit the cluster's GPUs or the model's layers.
+
+    The HB-domain size is the plan's where the cluster offers it, else the cluster's own.
+    """
+    most = max(gpu_counts(cluster))
+    if plan.gpus > most:
+        raise InputError.of(f"the plan needs {plan.gpus} GPUs, {cluster.name} has {most}", key="data_parallel")
+    sizes = [k for count in gpu_counts(cluster) for k in hb_sizes(cluster, count)]
+    size = plan.hb_domain_size if plan.hb_domain_size in sizes else sizes[0]
+    job = Job(model_constants(spec), stack_constants(plan.stack), point_of(plan), size, plan.stage_layers)
+    try:
+        volumes_by_stage(job)
+    except ValueError as e:
+        raise InputError.of(str(e), key="stage_layers") from None
+    return job
 
 
 class KindGroups(NamedTuple):
@@ -195,7 +238,7 @@ def all_flows(job: Job) -> Iterator[tuple[str, Flows]]:
             yield item.kind, flows
 
 
-def matrix(job: Job, cells: int = 1024) -> np.ndarray:
+def matrix(job: Job, cells: int = 512) -> np.ndarray:
     """Bytes from GPU (row) to GPU (column); above `cells` GPUs each cell sums a block of neighbouring GPUs."""
     n = ranks(job.point)
     block = -(-n // cells)
@@ -215,8 +258,9 @@ def idle_pairs_share(job: Job) -> float:
     expert_group, active, few = np.full(n, -1), 0, []
     for item in kind_groups(job):
         if item.kind == "expert":  # every pair of a group: counted, not listed
-            expert_group[item.groups] = np.arange(len(item.groups))[:, None]
-            active += item.groups.size * (item.groups.shape[1] - 1)
+            groups = item.groups[item.payload > 0]
+            expert_group[groups] = np.arange(len(groups))[:, None]
+            active += groups.size * (groups.shape[1] - 1)
             continue
         for flows in kind_flows(job, item.kind, item.groups, item.payload):
             loaded = flows.nbytes > 0
@@ -238,3 +282,12 @@ def pair_list(job: Job) -> Iterator[tuple[str, int, int, float]]:
         for key, nbytes in zip(unique.tolist(), sums.tolist(), strict=True):
             if nbytes > 0:
                 yield item.kind, key // n, key % n, nbytes
+
+
+def loaded_pairs(job: Job) -> int:
+    """An upper bound of the rows of `pair_list`, without listing them."""
+    total = 0
+    for item in kind_groups(job):
+        per_member = {"expert": item.groups.shape[1] - 1, "pipeline": 4}.get(item.kind, 2)
+        total += item.groups.size * per_member
+    return total

@@ -89,17 +89,16 @@ def all_to_all(groups: np.ndarray, payload: np.ndarray, hb_size: int, copies: fl
         source, target = groups[rows][:, here], groups[rows][:, there]
         nbytes = np.repeat((payload[rows] / size)[:, None], here.size, axis=1)
         if copies < 1.0:
-            nbytes = _node_limited(nbytes, source, target, hb_size, size, copies)
+            nbytes = _node_limited(nbytes, source // hb_size == target // hb_size, there, size, copies)
         flows = _flows(rows, source, target, payload[rows], relay[rows])
         yield flows._replace(nbytes=nbytes.ravel())
 
 
-def _node_limited(
-    nbytes: np.ndarray, source: np.ndarray, target: np.ndarray, hb_size: int, size: int, copies: float
-) -> np.ndarray:
-    inside = source // hb_size == target // hb_size
-    x = inside.sum(axis=1, keepdims=True) / size + 1  # members per domain, when domains are alike
-    forwarded = (1.0 - copies) * nbytes * (size - x) / np.maximum(1.0, x - 1.0)
+def _node_limited(nbytes: np.ndarray, inside: np.ndarray, there: np.ndarray, size: int, copies: float) -> np.ndarray:
+    """Pair bytes when only `copies` of what enters a domain crosses to each member and its peers pass on the rest."""
+    per_member = inside.reshape(len(inside), size, size - 1).sum(axis=2) + 1  # members in each member's domain
+    x = per_member[:, there]
+    forwarded = (1.0 - copies) * nbytes * (size - x) / np.maximum(1, x - 1)
     return np.where(inside, nbytes + forwarded, nbytes * np.where(x > 1, copies, 1.0))
 
 

@@ -143,6 +143,8 @@ def _sums(axes: list[Axis]) -> np.ndarray:
 def coordinates(point: Point) -> dict[str, np.ndarray]:
     """Each rank's place on both grids: arrays tp, cp, dp, pp, etp, ep, edp.
 
+    `pp` is the dense grid's. Under order 1 the expert grid's differs unless etp x ep = tp x cp; Megatron refuses that.
+
     >>> from costmodels.examples import POINT
     >>> c = coordinates(POINT._replace(tensor=2, data=2, pipeline=2))
     >>> c["pp"].tolist(), c["dp"].tolist()
