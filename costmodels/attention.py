@@ -9,7 +9,7 @@ UNFUSED_FORWARD_BYTES = 13.0  # per score element: write 2, softmax 4, dropout 5
 UNFUSED_BACKWARD_BYTES = 19.0
 UNFUSED_MATMUL_EFF = 0.55  # batched GEMM of the scores, of 16-bit peak; small K
 MISALIGNED_SLOWDOWN = 3.0  # GEMM with a dimension that is not a multiple of 8 (A100: 25 % instead of 78 % of peak)
-RAMP_TOKENS = 600.0  # fused kernels reach half their rate at this sequence length
+RAMP_TOKENS = 400.0  # fused kernels reach half their rate at this sequence length
 
 
 @jit
@@ -28,24 +28,24 @@ def visible_pairs(seq: float, window: float) -> float:
 
 @jit
 def fused_attention_s(
-    gpu: Gpu, sequences: float, seq: float, context: float, heads: float, qk_dim: float, v_dim: float, window: float
+    gpu: Gpu, speed: float, sequences: float, seq: float, context: float, heads: float, qk_dim: float, v_dim: float, window: float
 ) -> tuple[float, float]:
     """(forward, backward) seconds of FlashAttention on one GPU; causal blocks are skipped.
 
     `heads` are this GPU's heads, `context` splits the work evenly. FLOPs 2 (qk + v) per pair forward, 2.5x backward.
-    The rate ramps as s / (s + 600).
+    The rate ramps as s / (s + 400); `speed` is the kernel's rate relative to the GPU's best one.
 
     >>> from costmodels.types import Gpu
-    >>> a100 = Gpu(312e12, 312e12, 2.039e12, 8e10, 108, .78, .78, .8, .5, .4, .78)
-    >>> f, b = fused_attention_s(a100, 1.0, 4096.0, 1.0, 16.0, 128.0, 128.0, 0.0)
+    >>> a100 = Gpu(312e12, 312e12, 2.039e12, 8e10, 108, .78, .78, .8, .5, .4, .78, 80.)
+    >>> f, b = fused_attention_s(a100, 1.0, 1.0, 4096.0, 1.0, 16.0, 128.0, 128.0, 0.0)
     >>> round(1e3 * f, 2), round(b / f, 2)
-    (0.51, 3.12)
+    (0.48, 3.12)
     """
     pairs = sequences * heads * visible_pairs(seq, window) / context
     ramp = (seq + RAMP_TOKENS) / seq
     flops = 2.0 * pairs * (qk_dim + v_dim)
-    forward = flops / (gpu.attn_fwd_eff * gpu.peak16_flops) * ramp
-    backward = 2.5 * flops / (gpu.attn_bwd_eff * gpu.peak16_flops) * ramp
+    forward = flops / (speed * gpu.attn_fwd_eff * gpu.peak16_flops) * ramp
+    backward = 2.5 * flops / (speed * gpu.attn_bwd_eff * gpu.peak16_flops) * ramp
     return forward, backward
 
 
@@ -58,7 +58,7 @@ def unfused_attention_s(
     Element traffic dominates: 13 bytes per score forward, 19 backward (softmax, mask and dropout included).
 
     >>> from costmodels.types import Gpu
-    >>> a100 = Gpu(312e12, 312e12, 2.039e12, 8e10, 108, .78, .78, .8, .5, .4, .78)
+    >>> a100 = Gpu(312e12, 312e12, 2.039e12, 8e10, 108, .78, .78, .8, .5, .4, .78, 80.)
     >>> f, b = unfused_attention_s(a100, 4.0, 2048.0, 1.0, 8.0, 128.0, 128.0)
     >>> 1.0 < 1e3 * f < 2.0 and b > f
     True

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from costmodels._jit import jit
 from costmodels.collectives import all_gather_s, all_reduce_s
-from costmodels.gemm import linear_s
+from costmodels.gemm import K_PROLOGUE, linear_s
 from costmodels.parameters import embedding_parameters, head_parameters, mtp_parameters, norm_parameters, padded_vocab
 from costmodels.types import Gpu, Model, Network, Stack
 
@@ -56,7 +56,7 @@ def price_edges(
     hbm = gpu.hbm_eff * gpu.hbm_Bps
     h = 1.0 * model.hidden
     logits = tokens * padded_vocab(model, T) / T
-    f, b = linear_s(tokens, 1.0 * padded_vocab(model, T) / T, h, head_gemm_flops(model, gpu), gpu.sms, hbm)
+    f, b = linear_s(tokens, 1.0 * padded_vocab(model, T) / T, h, head_gemm_flops(model, gpu), gpu.sms, hbm, K_PROLOGUE)
     loss = stack.logit_time_bytes * logits / hbm
     embed = 6.0 * tokens * h / hbm
     comm = 0.0

@@ -13,7 +13,7 @@ from costmodels.activations import attention_width, layer_bytes
 from costmodels.attention import fused_attention_s, unfused_attention_s
 from costmodels.collectives import all_gather_s, all_reduce_s, all_to_all_s
 from costmodels.elementwise import layer_elementwise_s
-from costmodels.gemm import grouped_efficiency, linear_s
+from costmodels.gemm import K_PROLOGUE, grouped_efficiency, linear_s
 from costmodels.parameters import layer_parameters
 from costmodels.types import Gpu, Model, Network, Stack
 
@@ -44,6 +44,9 @@ class LayerCost(NamedTuple):
     launch_none_s: float  # what the CPU launch floor adds, by recompute mode
     launch_selective_s: float
     launch_full_s: float
+    launch_pipe_none_s: float  # the same when the point has a pipeline
+    launch_pipe_selective_s: float
+    launch_pipe_full_s: float
     act_none_bytes: float
     act_selective_bytes: float
     act_full_bytes: float
@@ -60,20 +63,20 @@ def attention_linears_s(model: Model, gpu: Gpu, tokens: float, T: int) -> tuple[
     q, kv, out = attention_width(model)
     up = 0.0
     if model.mla:
-        f, b = linear_s(tokens, 1.0 * model.kv_lora + model.qk_rope, h, eff, gpu.sms, hbm)
+        f, b = linear_s(tokens, 1.0 * model.kv_lora + model.qk_rope, h, eff, gpu.sms, hbm, gpu.k_prologue)
         if model.q_lora > 0:
-            f1, b1 = linear_s(tokens, 1.0 * model.q_lora, h, eff, gpu.sms, hbm)
-            f2, b2 = linear_s(tokens, q / T, 1.0 * model.q_lora, eff, gpu.sms, hbm)
+            f1, b1 = linear_s(tokens, 1.0 * model.q_lora, h, eff, gpu.sms, hbm, gpu.k_prologue)
+            f2, b2 = linear_s(tokens, q / T, 1.0 * model.q_lora, eff, gpu.sms, hbm, gpu.k_prologue)
             up = f2
         else:
             f1, b1 = 0.0, 0.0
-            f2, b2 = linear_s(tokens, q / T, h, eff, gpu.sms, hbm)
+            f2, b2 = linear_s(tokens, q / T, h, eff, gpu.sms, hbm, gpu.k_prologue)
         width = model.heads * (model.qk_nope + model.v_dim) / T
-        f3, b3 = linear_s(tokens, width, 1.0 * model.kv_lora, eff, gpu.sms, hbm)
+        f3, b3 = linear_s(tokens, width, 1.0 * model.kv_lora, eff, gpu.sms, hbm, gpu.k_prologue)
         f, b, up = f + f1 + f2 + f3, b + b1 + b2 + b3, up + f3
     else:
-        f, b = linear_s(tokens, (q + kv) / T, h, eff, gpu.sms, hbm)
-    fo, bo = linear_s(tokens, h, out / T, eff, gpu.sms, hbm)
+        f, b = linear_s(tokens, (q + kv) / T, h, eff, gpu.sms, hbm, gpu.k_prologue)
+    fo, bo = linear_s(tokens, h, out / T, eff, gpu.sms, hbm, gpu.k_prologue)
     return f + fo, b + bo, up
 
 
@@ -87,7 +90,7 @@ def core_attention_s(model: Model, gpu: Gpu, stack: Stack, sequences: float, T: 
         qk = 1.0 * model.qk_nope + model.qk_rope
         v = 1.0 * model.v_dim
     if stack.flash_attention:
-        return fused_attention_s(gpu, sequences, 1.0 * model.seq, 1.0 * C, heads, qk, v, 1.0 * model.window)
+        return fused_attention_s(gpu, stack.attention_speed, sequences, 1.0 * model.seq, 1.0 * C, heads, qk, v, 1.0 * model.window)
     return unfused_attention_s(gpu, sequences, 1.0 * model.seq, 1.0 * C, heads, qk, v)
 
 
@@ -98,8 +101,8 @@ def dense_block_s(model: Model, gpu: Gpu, tokens: float, width: float, T: int) -
         return 0.0, 0.0
     eff = gpu.gemm_eff * gpu.peak_flops
     hbm = gpu.hbm_eff * gpu.hbm_Bps
-    f1, b1 = linear_s(tokens, (1 + model.gated) * width / T, 1.0 * model.hidden, eff, gpu.sms, hbm)
-    f2, b2 = linear_s(tokens, 1.0 * model.hidden, width / T, eff, gpu.sms, hbm)
+    f1, b1 = linear_s(tokens, (1 + model.gated) * width / T, 1.0 * model.hidden, eff, gpu.sms, hbm, gpu.k_prologue)
+    f2, b2 = linear_s(tokens, 1.0 * model.hidden, width / T, eff, gpu.sms, hbm, gpu.k_prologue)
     return f1 + f2, b1 + b2
 
 
@@ -196,7 +199,7 @@ def price_layer(model: Model, gpu: Gpu, net: Network, stack: Stack, key: LayerKe
         routed = norm_tokens * model.topk * model.capacity
         fm, bm = expert_block_s(model, gpu, routed, E, X)
         fs, bs = dense_block_s(model, gpu, tokens, 1.0 * model.shared_ffn, T)
-        fr, br = linear_s(norm_tokens, 1.0 * model.experts, 1.0 * model.hidden, 0.5 * gpu.gemm16_eff * gpu.peak16_flops, gpu.sms, hbm)
+        fr, br = linear_s(norm_tokens, 1.0 * model.experts, 1.0 * model.hidden, 0.5 * gpu.gemm16_eff * gpu.peak16_flops, gpu.sms, hbm, K_PROLOGUE)
         fm, bm = fm + fs + fr, bm + bs + br
         ffn_elements = routed * model.expert_ffn + tokens * model.shared_ffn / T
     else:
@@ -223,6 +226,9 @@ def price_layer(model: Model, gpu: Gpu, net: Network, stack: Stack, key: LayerKe
     cpu = stack.launch_s
     if T > 1:
         cpu += stack.launch_tensor_s
+    cpu_pipe = cpu
+    if T > 1 and net.gpus > net.hb_size:
+        cpu_pipe = max(cpu, stack.launch_pipeline_s * T)
     busy = forward + backward + tf + tb + cf + cb + ef + eb
     again = forward + tf + cf + ef
     none, sel, full = layer_bytes(model, stack, sequences, T, C, X, sp, moe)
@@ -230,5 +236,6 @@ def price_layer(model: Model, gpu: Gpu, net: Network, stack: Stack, key: LayerKe
     return LayerCost(
         forward, backward, selective, tf, tb, cf, cb, ef, eb,
         launch_floor_s(busy, 2.0 * cpu), launch_floor_s(busy + selective, 2.0 * cpu), launch_floor_s(busy + again, 3.0 * cpu),
+        launch_floor_s(busy, 2.0 * cpu_pipe), launch_floor_s(busy + selective, 2.0 * cpu_pipe), launch_floor_s(busy + again, 3.0 * cpu_pipe),
         none, sel, full, 1.0 * dense_params, 1.0 * expert_params,
     )  # fmt: skip

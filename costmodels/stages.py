@@ -84,16 +84,19 @@ def recomputed_share(point: Point, count: int) -> float:
 
 @jit
 def _layers_time(
-    cost: LayerCost, n: float, share: float, selective: int
+    cost: LayerCost, n: float, share: float, selective: int, part: float, piped: bool
 ) -> tuple[float, float, float, float, float, float, float]:
     # (compute fwd, compute bwd, recompute, tensor, context, expert, launch) of n like layers
     again = share * n
-    recompute = again * cost.forward_s
-    launch = again * cost.launch_full_s + (n - again) * cost.launch_none_s
+    recompute = part * again * cost.forward_s
+    none, some, full = cost.launch_none_s, cost.launch_selective_s, cost.launch_full_s
+    if piped:
+        none, some, full = cost.launch_pipe_none_s, cost.launch_pipe_selective_s, cost.launch_pipe_full_s
+    launch = again * full + (n - again) * none
     context = n * (cost.context_fwd_s + cost.context_bwd_s) + again * cost.context_fwd_s
     if selective:
         recompute = n * cost.selective_s
-        launch = n * cost.launch_selective_s
+        launch = n * some
     tensor = n * (cost.tensor_fwd_s + cost.tensor_bwd_s) + again * cost.tensor_fwd_s
     expert = n * (cost.expert_fwd_s + cost.expert_bwd_s) + again * cost.expert_fwd_s
     return n * cost.forward_s, n * cost.backward_s, recompute, tensor, context, expert, launch
@@ -127,13 +130,14 @@ def stage_time(
     n_dense = count - n_moe
     share = recomputed_share(point, count)
     selective = int(point.recompute == 1)
+    piped = point.pipeline > 1
     last = stage == point.pipeline - 1
     if last and model.experts > 0:
         n_moe += edges.mtp_layers
     elif last:
         n_dense += edges.mtp_layers
-    f1, b1, r1, t1, c1, e1, l1 = _layers_time(dense, n_dense, share, selective)
-    f2, b2, r2, t2, c2, e2, l2 = _layers_time(moe, n_moe, share, selective)
+    f1, b1, r1, t1, c1, e1, l1 = _layers_time(dense, n_dense, share, selective, stack.recompute_share, piped)
+    f2, b2, r2, t2, c2, e2, l2 = _layers_time(moe, n_moe, share, selective, stack.recompute_share, piped)
     forward, backward = f1 + f2, b1 + b2
     tensor = t1 + t2
     comm_fwd = n_dense * (dense.tensor_fwd_s + dense.context_fwd_s + dense.expert_fwd_s)

@@ -24,6 +24,7 @@ class Gpu(NamedTuple):
     attn_fwd_eff: float  # fused attention at long sequence, of peak16_flops
     attn_bwd_eff: float
     nvlink_eff: float  # large-message share of the HB bandwidth
+    k_prologue: float  # elements of K a matrix product of the training precision loses at its start
 
 
 class Network(NamedTuple):
@@ -103,11 +104,13 @@ class Stack(NamedTuple):
     """
 
     flash_attention: int
+    attention_speed: float  # rate of the stack's fused attention kernel relative to the GPU's best one
     dropout: int
     fused_elementwise: float  # element-wise traffic relative to fused kernels
     fused_activation: int  # 1: swiglu keeps only its input and its product
     qkv_copies: int  # copies of q, k and v kept per layer: 1, or 2 when the rotated ones are stored beside
     selective_core: int  # 1: selective recompute re-runs core attention; 0: norms, activation, MLA up-projections
+    recompute_share: float  # part of a layer's forward that full recompute runs again; below 1 where it stops early
     logit_time_bytes: float  # HBM bytes per logit of the loss
     logit_memory_bytes: float  # bytes kept per logit at the peak
     cast_bytes: float  # fp8: bytes per GEMM input element spent on casts and scaling
@@ -125,6 +128,7 @@ class Stack(NamedTuple):
     param_gather_bytes: float
     launch_s: float  # CPU launch time per layer and pass: a floor under the GPU time
     launch_tensor_s: float  # added when T > 1
+    launch_pipeline_s: float  # floor per tensor rank instead, where a pipeline spans HB domains and T > 1
     kernel_gap_s: float  # per layer and pass, always added
     iteration_s: float  # fixed cost per iteration
     optimizer_bytes: float  # HBM bytes per parameter of the optimizer step

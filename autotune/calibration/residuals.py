@@ -51,12 +51,12 @@ def table_residuals(table: GpuTable, cluster: ClusterSpec) -> Model:
             gpu = by_type[g["dtype"]]
             rate, hbm = gpu.gemm_eff * gpu.peak_flops, gpu.hbm_eff * gpu.hbm_Bps
             size = 1.0 if g["dtype"] == "fp8" else 2.0
-            t = gemm_s(float(g["m"]), float(g["n"]), float(g["k"]), rate, gpu.sms, hbm, size)
+            t = gemm_s(float(g["m"]), float(g["n"]), float(g["k"]), rate, gpu.sms, hbm, size, gpu.k_prologue)
             out.append(math.log(t / g["seconds"]))
         gpu = by_type["bf16"]
         for a in table.attention:
             d = float(a["head_dim"])
-            both = fused_attention_s(gpu, float(a["batch"]), float(a["seq"]), 1.0, float(a["heads"]), d, d, 0.0)
+            both = fused_attention_s(gpu, 1.0, float(a["batch"]), float(a["seq"]), 1.0, float(a["heads"]), d, d, 0.0)
             out.append(math.log(both[a["direction"] == "backward"] / a["seconds"]))
         out += [math.log(e["nbytes"] / (gpu.hbm_eff * gpu.hbm_Bps) / e["seconds"]) for e in table.elementwise]
         parts = [np.array(out)]

@@ -7,6 +7,7 @@ takes the one the model itself would pick (fastest that fits), never the one clo
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +19,9 @@ from autotune.validate.rows import Row
 from autotune.validate.stages import stage_split
 from autotune.validate.tables import model_flags, stack_of, systems
 
-MEGATRON = ("megatron", "nemo")  # stack name prefixes with Megatron's defaults
+CORE = frozenset({"megatron-core", "megatron-core-eager", "nemo"})  # sequence parallelism and sharded optimizer by default
+INTERLEAVED = CORE | {"megatron-2021", "megatron-2022", "nemo-2022"}  # stacks that have virtual stages
+_PARTIAL = re.compile(r"recompute full \((\d+) layers\)")
 _NEEDED = ("layers", "hidden", "heads", "vocab", "seq_len", "n_gpus", "tp", "pp", "global_batch")
 
 
@@ -180,7 +183,7 @@ def _choices(row: Row, stack: str) -> Iterator[tuple[int, int, str, str]]:
     powers = [b for b in (1, 2, 4, 8, 16) if b <= local]
     micro = [row.micro_batch] if row.micro_batch else powers
     per_stage = -(-row.layers // row.pp)  # type: ignore[operator]
-    interleave = row.pp > 1 and stack.startswith(MEGATRON) and row.layers % row.pp == 0  # type: ignore[operator]
+    interleave = row.pp > 1 and stack in INTERLEAVED and row.layers % row.pp == 0  # type: ignore[operator]
     chunks = [row.vpp] if row.vpp else [v for v in range(1, per_stage + 1) if v == 1 or (interleave and per_stage % v == 0)]
     recompute = [_recompute(row.recompute)] if row.recompute else ["none", "selective", "full"]
     for b, v, r in itertools.product(micro, chunks, recompute):
@@ -217,7 +220,7 @@ def _scenario(row: Row, stack: str, cluster: ClusterSpec, model: ModelSpec, b: i
         global_batch_size=row.global_batch or 1,
         sequence_parallel=_sequence_parallel(row, stack),
         recompute=recompute,
-        recompute_num_layers=-(-layers[0] // 2) if row.recompute == "selective-layer" else None,
+        recompute_num_layers=_recomputed_layers(row, layers[0]),
         zero_stage=_zero(row, stack),
         stage_layers=layers,
         hb_domain_size=cluster.hb_domain.size if isinstance(cluster.hb_domain.size, int) else 8,
@@ -228,6 +231,14 @@ def _scenario(row: Row, stack: str, cluster: ClusterSpec, model: ModelSpec, b: i
     return Scenario(cluster, model, plan, note, illegal)
 
 
+def _recomputed_layers(row: Row, layers: int) -> int | None:
+    """Layers per chunk that are run again where a source says only some are; None = all."""
+    if row.recompute == "selective-layer":
+        return -(-layers // 2)  # every second layer
+    partial = _PARTIAL.search(row.overlap_flags)
+    return min(layers, int(partial.group(1))) if partial and row.recompute == "full" else None
+
+
 def _sequence_parallel(row: Row, stack: str) -> bool:
     if (row.tp or 1) == 1:
         return False
@@ -235,7 +246,7 @@ def _sequence_parallel(row: Row, stack: str) -> bool:
         return row.seq_parallel == "yes"
     if stack == "nanotron":
         return (row.pp or 1) > 1  # not printed; measured memory of other runs says all-reduce for P = 1
-    return stack in ("megatron-core", "megatron-core-eager", "torchtitan")
+    return stack in CORE or stack == "torchtitan"
 
 
 def _zero(row: Row, stack: str) -> int:
@@ -243,7 +254,7 @@ def _zero(row: Row, stack: str) -> int:
         return min(3, row.dist_opt_or_zero)
     if stack in ("fsdp-composer", "torchtitan"):
         return 3
-    return 1 if stack in ("megatron-core", "megatron-core-eager", "internevo", "internevo-all-ranks") else 0
+    return int(stack in CORE or stack.startswith("internevo"))
 
 
 def _expert_degrees(row: Row, model: ModelSpec) -> tuple[int, int]:

@@ -22,9 +22,12 @@ class Prediction(NamedTuple):
     stage_reserve_bytes: tuple[float, ...]
     fits: bool
     refused: str = ""
+    capacity_bytes: float = 0.0
 
 
 Predictor = Callable[[ClusterSpec, ModelSpec, Plan], Prediction]
+
+SLACK = 1.15  # how far a predicted peak may exceed the capacity of a GPU that ran the plan
 
 # How each source measured memory: on which stage, and whether its figure is PyTorch's allocated or reserved bytes
 # ("allocated": the CUDA context is not in it) or all a GPU held ("device").
@@ -55,7 +58,7 @@ def plan_predictor() -> Predictor:
         stages = tuple(float(sum(s)) for s in e.stages)
         reserve = tuple(float(s.reserve) for s in e.stages)
         refused = "" if e.reason in ("", "memory") else str(e.reason)
-        return Prediction(float(e.iteration_time_s), stages, reserve, bool(e.fits), refused)
+        return Prediction(float(e.iteration_time_s), stages, reserve, bool(e.fits), refused, float(e.capacity_bytes))
 
     return predict
 
@@ -82,13 +85,21 @@ def score_row(row: Row, predict: Predictor) -> Result:
 
 
 def _choose(options: list[tuple[Scenario, Prediction]]) -> tuple[Scenario, Prediction]:
-    """The reading the planner itself would run: fastest that fits, else the one nearest to fitting."""
+    """The reading the planner itself would run: the fastest that fits.
+
+    The run did complete, so with none that fits, the memory prediction is wrong by some: the fastest within `SLACK` times
+    the capacity is taken, else the one that needs least.
+    """
     if len(options) == 1:
         return options[0]
-    fitting = [o for o in options if o[1].fits and not o[1].refused]
+    allowed = [o for o in options if not o[1].refused] or options
+    fitting = [o for o in allowed if o[1].fits]
     if fitting:
         return min(fitting, key=lambda o: o[1].time_s)
-    return min(options, key=lambda o: max(o[1].stage_bytes, default=0.0))
+    near = [o for o in allowed if max(o[1].stage_bytes, default=0.0) <= SLACK * o[1].capacity_bytes]
+    if near:
+        return min(near, key=lambda o: o[1].time_s)
+    return min(allowed, key=lambda o: max(o[1].stage_bytes, default=0.0))
 
 
 def _result(row: Row, scenario: Scenario, prediction: Prediction) -> Result:

@@ -66,7 +66,7 @@ def stack_of(framework: str, flags: str = "") -> str:
     """Stack profile of a framework name and switches as sources print them; the first pattern that matches.
 
     >>> stack_of("nanotron v0.5-era"), stack_of("NeMo 24.07"), stack_of("")
-    ('nanotron', 'megatron-core', 'megatron-core')
+    ('nanotron', 'nemo', 'megatron-core')
     """
     return next((stack for pattern, stack in _patterns() if pattern.search(f"{framework} {flags}")), "megatron-core")
 
