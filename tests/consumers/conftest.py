@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -29,3 +29,21 @@ def _worker(script: str) -> Iterator[Worker]:
 def megatron() -> Iterator[Worker]:
     """The real Megatron-LM."""
     yield from _worker("megatron_worker.py")
+
+
+@pytest.fixture(scope="session")
+def deepspeed() -> Iterator[Worker]:
+    """The real DeepSpeed."""
+    yield from _worker("deepspeed_worker.py")
+
+
+@pytest.fixture(scope="session")
+def torchtitan() -> Iterator[Worker]:
+    """The real torchtitan."""
+    yield from _worker("torchtitan_worker.py")
+
+
+@pytest.fixture(scope="session")
+def workers(megatron: Worker, deepspeed: Worker, torchtitan: Worker) -> Callable[[str], Worker]:
+    """All three by name."""
+    return {"megatron": megatron, "deepspeed": deepspeed, "torchtitan": torchtitan}.__getitem__

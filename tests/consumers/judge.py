@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import capture
+from readings import differences_deepspeed, differences_megatron, differences_torchtitan
 from worker import Worker
 
-from autotune.emit import emit
-from autotune.emit.job import layout
-from autotune.emit.rank_map import ranks
+from autotune.emit import Options, emit
 from autotune.errors import InputError
 from autotune.plan import Plan
 from autotune.specs import ClusterSpec, ModelSpec
 
-# Rules of ours that the program itself does not check before it trains something else or fails far into the job.
+# Rules of ours that the program does not check before it trains something else or fails far into the job.
 OURS_ALONE = {
-    "zero_stage": "Megatron-FSDP under pipeline parallelism passes every check, but its wrapper was not made for it",
-    "zero_with_pipeline": "the same, as a rule of the target",
-    "layers_per_stage": "an empty inner stage is accepted and idles",
-    "expert_tensor_parallel": "the program has no such argument, so it cannot be asked",
+    "megatron": {
+        "zero_stage": "Megatron-FSDP under pipeline parallelism passes every check, but its wrapper was not made for it",
+        "layers_per_stage": "an empty inner stage is accepted and idles",
+    },
+    "deepspeed": {
+        "context_parallel": "no key exists, so the program cannot be asked",
+        "virtual_stages": "no key exists, so the program cannot be asked",
+        "stage_layers": "the split is the script's; unequal stages cannot be written",
+        "*": "the model is the script's: DeepSpeed's configuration knows nothing of heads, layers and sequences",
+    },
+    "torchtitan": {
+        "zero_stage": "stage 1 cannot be expressed: gradients are sharded with the optimizer state",
+        "*": "head counts and sequence shards fail only when the model is split on the GPUs",
+    },
 }
+OURS_ALONE["megatron-lm-2023"] = {"*": "today's parser is asked, which allows more than that of 2023"}
+OURS_ALONE["megatron-deepspeed"] = OURS_ALONE["deepspeed"]
 
 
 @dataclass(frozen=True)
@@ -33,10 +45,10 @@ class Verdict:
     target: str
     model: str
     plan: Plan
+    launcher: str
     ours: str  # "legal" or our reason
     keys: tuple[str, ...]
-    theirs: str  # "accepted" or stage: message
-    stage: str
+    theirs: str  # "accepted", "not asked", or stage: message
     differences: tuple[str, ...]
 
     @property
@@ -44,33 +56,46 @@ class Verdict:
         """Both accept and mean the same, or both refuse; rules of ours alone may refuse more."""
         if self.ours == "legal":
             return self.theirs == "accepted" and not self.differences
-        return self.theirs != "accepted" or bool(set(self.keys) & set(OURS_ALONE))
+        alone = OURS_ALONE[self.target]
+        return self.theirs != "accepted" or "*" in alone or bool(set(self.keys) & set(alone))
 
 
-def judge_megatron(worker: Worker, cluster: ClusterSpec, model: ModelSpec, plan: Plan, launcher: str = "torchrun") -> Verdict:
-    """The plan through `emit` and bash, or for a plan we refuse its bare arguments, against the real Megatron."""
-    ours, keys, files = our_verdict("megatron", cluster, model, plan, launcher)
-    if files is None:
-        request = bare_megatron(model, plan)
-    else:
-        with tempfile.TemporaryDirectory() as folder:
-            script = next(n for n in files if n in ("launch.sh", "launch.sbatch"))
-            request = megatron_request(capture.run(files, script, Path(folder)), plan)
-    answer = worker.ask(**request)
+def judge(target: str, workers: Callable[[str], Worker], cluster: ClusterSpec, model: ModelSpec, plan: Plan, launcher: str) -> Verdict:
+    """One plan through `emit` and bash (or, when we refuse it, its bare arguments) against the real program."""
+    ours, keys, files = our_verdict(target, cluster, model, plan, launcher)
+    calls = captured(files) if files is not None else None
+    answer, differences = ASK[target](workers, cluster, model, plan, files, calls)
     accepted = answer["verdict"] == "accepted"
-    differences = tuple(differences_megatron(answer["facts"], cluster, model, plan)) if accepted and files is not None else ()
-    theirs = "accepted" if accepted else f"{answer['stage']}: {answer['message']}"
-    return Verdict("megatron", model.name, plan, ours, keys, theirs, answer.get("stage", ""), differences)
+    theirs = answer["verdict"] if accepted or answer["verdict"] == "not asked" else f"{answer['stage']}: {answer['message']}"
+    different = tuple(differences(answer["facts"])) if accepted and files is not None else ()
+    return Verdict(target, model.name, plan, launcher, ours, keys, theirs, different)
 
 
 def our_verdict(target: str, cluster: ClusterSpec, model: ModelSpec, plan: Plan, launcher: str | None) -> Any:
     """("legal", (), files) or (reasons, keys, None)."""
-    from autotune.emit import Options
-
     try:
         return "legal", (), emit(target, cluster, model, plan, Options(launcher))
     except InputError as e:
         return e.message.replace("\n", "; "), tuple(p.key for p in e.problems), None
+
+
+def captured(files: dict[str, str]) -> list[capture.Call]:
+    """What the launch script calls. Data and script names are given, as a user would."""
+    script = next(n for n in ("launch.sbatch", "launch.sh") if n in files)
+    given = {"DATA_PATH": "", "TOKENIZER_MODEL": "", "TRAIN_SCRIPT": "train.py"}
+    if "${DATA_PATH:?" in files[script]:
+        given |= {"DATA_PATH": "/data/corpus", "TOKENIZER_MODEL": "/data/tokenizer.model"}
+    with tempfile.TemporaryDirectory() as folder:
+        return capture.run(files, script, Path(folder), given)
+
+
+# --- Megatron ------------------------------------------------------------------------------------------------------
+
+
+def ask_megatron(workers: Any, cluster: ClusterSpec, model: ModelSpec, plan: Plan, files: Any, calls: Any) -> Any:
+    """The real Megatron about a captured launch or the bare arguments."""
+    request = megatron_request(calls, plan) if files is not None else bare_megatron(model, plan)
+    return workers("megatron").ask(**request), lambda facts: differences_megatron(facts, cluster, model, plan)
 
 
 def megatron_request(calls: list[capture.Call], plan: Plan, entry: str = "pretrain_gpt.py") -> dict[str, Any]:
@@ -87,65 +112,79 @@ def bare_megatron(model: ModelSpec, plan: Plan) -> dict[str, Any]:
     """The arguments of a plan that `emit` refuses."""
     from autotune.emit import megatron
 
-    rows = [row for group in megatron.arguments(model, plan) for row in group.rows]
-    argv = [str(w) for row in rows for w in row]
+    argv = [str(w) for group in megatron.arguments(model, plan) for row in group.rows for w in row]
     argv += "--train-iters 10 --lr 1e-4 --eval-iters 0 --mock-data --tokenizer-type NullTokenizer".split()
     connections = megatron.max_connections(plan)
     return {"argv": argv, "env": {"CUDA_DEVICE_MAX_CONNECTIONS": str(connections)}, "world": plan.gpus, "torchrun": None}
 
 
-def differences_megatron(facts: dict[str, Any], cluster: ClusterSpec, model: ModelSpec, plan: Plan) -> list[str]:
-    """Where Megatron's reading of the launch is not the plan."""
-    p, m = plan, model
-    expected: dict[str, Any] = {
-        "tp": p.tensor_parallel,
-        "pp": p.pipeline_parallel,
-        "cp": p.context_parallel,
-        "dp": p.data_parallel,
-        "vpp": p.virtual_stages,
-        "micro_batch_size": p.micro_batch_size,
-        "global_batch_size": p.global_batch_size,
-        "micro_batches": p.micro_batches,
-        "distributed_optimizer": p.zero_stage >= 1,
-        "fsdp": {0: False, 1: False, 2: "optim_grads", 3: "optim_grads_params"}[p.zero_stage],
-        "layers": [[n // p.virtual_stages] * p.virtual_stages for n in p.stage_layers],
-        "seq_length": m.seq_length,
-    }
-    if m.num_experts:
-        expected |= {"ep": p.expert_parallel, "etp": p.expert_tensor_parallel}
-    config: dict[str, Any] = {
-        "num_layers": m.num_layers,
-        "hidden_size": m.hidden_size,
-        "ffn_hidden_size": m.ffn,
-        "num_attention_heads": m.num_attention_heads,
-        "num_query_groups": m.num_attention_heads if m.multi_latent_attention else m.kv_heads,
-        "num_moe_experts": m.num_experts,
-        "sequence_parallel": p.sequence_parallel and p.tensor_parallel > 1,
-        "recompute_granularity": recompute_of(plan),
-    }
-    wrong = [f"{k}: {facts[k]!r}, planned {v!r}" for k, v in expected.items() if facts[k] != v]
-    wrong += [f"config {k}: {facts['config'][k]!r}, planned {v!r}" for k, v in config.items() if facts["config"][k] != v]
-    return wrong + differences_groups(facts["groups"], cluster, model, plan)
+def ask_megatron_2023(workers: Any, cluster: ClusterSpec, model: ModelSpec, plan: Plan, files: Any, calls: Any) -> Any:
+    """Today's Megatron about the arguments of 2023, which it still takes."""
+    if files is None:
+        return {"verdict": "not asked"}, None
+    return ask_megatron(workers, cluster, model, plan, files, calls)
 
 
-def recompute_of(plan: Plan) -> str | None:
-    """Megatron's granularity of a plan."""
-    if plan.recompute == "none" or (plan.recompute == "full" and plan.recompute_num_layers == 0):
-        return None
-    return plan.recompute
+# --- DeepSpeed -----------------------------------------------------------------------------------------------------
 
 
-def differences_groups(groups: dict[str, list[list[int]]], cluster: ClusterSpec, model: ModelSpec, plan: Plan) -> list[str]:
-    """Our rank map against the groups of Megatron's own generators."""
-    places = [r._asdict() for r in ranks(plan, layout(cluster, plan))]
-    wrong = []
-    dense = ("tp", "cp", "dp", "pp")
-    # A dense model has the default expert grid in Megatron; its plan has none.
-    for axes in (dense, ("etp", "ep", "edp", "pp")) if model.num_experts else (dense,):
-        for axis in axes:
-            found: dict[tuple[int, ...], list[int]] = {}
-            for place in places:
-                found.setdefault(tuple(place[a] for a in axes if a != axis), []).append(place["rank"])
-            if sorted(found.values()) != sorted(groups[axis]):
-                wrong.append(f"{axis} groups differ")
-    return wrong
+def ask_deepspeed(workers: Any, cluster: ClusterSpec, model: ModelSpec, plan: Plan, files: Any, calls: Any) -> Any:
+    """The real DeepSpeed about ds_config.json; the launcher line must start every rank with it."""
+    import json
+
+    from autotune.emit import deepspeed
+
+    if files is None:
+        text, topology = json.dumps(deepspeed.config(model, plan)), None
+    else:
+        text, topology = files["ds_config.json"], files.get("model_parallel.py")
+        check_deepspeed_launch(calls, plan)
+    request = {"config": text, "world": plan.gpus, "tp": plan.tensor_parallel, "pp": plan.pipeline_parallel, "topology": topology}
+    return workers("deepspeed").ask(**request), lambda facts: differences_deepspeed(facts, cluster, model, plan)
+
+
+def check_deepspeed_launch(calls: list[capture.Call], plan: Plan) -> None:
+    """The launcher gets hosts x GPUs = ranks, and the program gets the configuration file."""
+    entry = "pretrain_gpt.py" if any("pretrain_gpt.py" in w for c in calls for w in c.argv) else "train.py"
+    call, before, after = capture.of_program(calls, entry)
+    if call.program == "deepspeed":
+        counts = [int(before[before.index(n) + 1]) for n in ("--num_nodes", "--num_gpus")]
+    else:
+        counts = [int(before[before.index(n) + 1]) for n in ("--nnodes", "--nproc-per-node")]
+    assert counts[0] * counts[1] == plan.gpus, (before, plan.gpus)
+    assert after[after.index("--deepspeed_config") + 1].endswith("/work/ds_config.json"), after
+
+
+# --- torchtitan ----------------------------------------------------------------------------------------------------
+
+
+def ask_torchtitan(workers: Any, cluster: ClusterSpec, model: ModelSpec, plan: Plan, files: Any, calls: Any) -> Any:
+    """The real torchtitan about a captured launch or the bare overrides."""
+    from autotune.emit import torchtitan
+
+    flavor = torchtitan.flavor(model)
+    if files is not None:
+        _, _, argv = capture.of_program(calls, "torchtitan.train")
+    elif flavor is None:
+        return {"verdict": "not asked"}, None
+    else:
+        argv = ["--module", flavor.module, "--config", flavor.config]
+        argv += [str(w) for row in torchtitan.rows(model, plan) for w in row]
+        argv.append(f"activation-checkpoint:{'full' if plan.recompute == 'full' else 'none'}")
+    return workers("torchtitan").ask(argv=argv, world=plan.gpus), lambda facts: differences_torchtitan(facts, model, plan)
+
+
+ASK: dict[str, Any] = {
+    "megatron": ask_megatron,
+    "megatron-lm-2023": ask_megatron_2023,
+    "deepspeed": ask_deepspeed,
+    "megatron-deepspeed": ask_deepspeed,
+    "torchtitan": ask_torchtitan,
+}
+LAUNCHERS = {
+    "megatron": ("torchrun", "slurm"),
+    "megatron-lm-2023": ("torchrun", "slurm"),
+    "deepspeed": ("pdsh", "torchrun"),
+    "megatron-deepspeed": ("pdsh", "torchrun"),
+    "torchtitan": ("torchrun",),
+}

@@ -110,6 +110,48 @@ def _stages(source: random.Random, layers: int, stages: int, chunks: int) -> tup
     return tuple(split)
 
 
-def legal_variant(plan: Plan, **changes: Any) -> Plan:
-    """A copy with some fields changed."""
-    return dataclasses.replace(plan, **changes)
+_QWEN = {**_LLAMA, "qk_layernorm": True}
+TITAN_MODELS = {
+    m.name: m
+    for m in (
+        _model("llama3-8b", num_layers=32, hidden_size=4096, num_attention_heads=32, num_query_groups=8, ffn_hidden_size=14336,
+               vocab_size=128256, seq_length=8192, rotary_base=500000, **_LLAMA),
+        _model("qwen3-14b", num_layers=40, hidden_size=5120, num_attention_heads=40, num_query_groups=8, kv_channels=128,
+               ffn_hidden_size=17408, vocab_size=151936, seq_length=4096, rotary_base=1000000, **_QWEN),
+        _model("qwen3-30b-a3b", num_layers=48, hidden_size=2048, num_attention_heads=32, num_query_groups=4, kv_channels=128,
+               ffn_hidden_size=6144, vocab_size=151936, seq_length=4096, rotary_base=1000000, num_experts=128, moe_router_topk=8,
+               moe_ffn_hidden_size=768, **_QWEN),
+    )
+}  # fmt: skip
+
+
+def draw_for(target: str, source: random.Random) -> tuple[ModelSpec, Plan]:
+    """A model and a plan from the neighbourhood of what the target can run, so that about half are legal."""
+    while True:
+        model, plan = draw(source, TITAN_MODELS if target == "torchtitan" else _models_of(target), 1024)
+        changes: dict[str, Any] = {}
+        if target != "megatron" and source.random() < 0.9:
+            changes["context_parallel"] = plan.context_parallel if target == "torchtitan" else 1
+            changes["rank_order"] = RANK_ORDERS[0]
+            if model.num_layers % plan.pipeline_parallel:
+                changes["pipeline_parallel"] = source.choice([1, 2, 4])
+            stages = changes.get("pipeline_parallel", plan.pipeline_parallel)
+            changes["stage_layers"] = balanced_stage_layers(model.num_layers, stages)
+            if "deepspeed" in target or stages == 1:
+                changes["virtual_stages"] = 1
+            if target == "torchtitan":
+                changes |= {"zero_stage": source.choice([0, 2, 2, 3, 3]), "expert_tensor_parallel": 1}
+                changes["recompute"] = "full" if plan.recompute == "full" else "none"
+            changes["recompute_num_layers"] = None if target != "megatron-lm-2023" else plan.recompute_num_layers
+        plan = dataclasses.replace(plan, **changes)
+        ranks = plan.gpus // plan.pipeline_parallel
+        fits = ranks % (plan.expert_parallel * plan.expert_tensor_parallel) == 0
+        if fits and (plan.gpus <= 8 or plan.gpus % 8 == 0):
+            return model, plan
+
+
+def _models_of(target: str) -> dict[str, ModelSpec]:
+    if target == "megatron":
+        return MODELS
+    names = ["gpt-like", "llama-like", "multi-query"] + (["experts"] if target == "deepspeed" else [])
+    return {n: MODELS[n] for n in names}

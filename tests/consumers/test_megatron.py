@@ -7,8 +7,9 @@ import random
 from typing import Any
 
 import pytest
-from judge import differences_megatron, judge_megatron, megatron_request, our_verdict
+from judge import judge, megatron_request, our_verdict
 from plans import MODELS, cluster, draw
+from readings import differences_megatron
 from worker import Worker
 
 from autotune.constants import model_constants
@@ -29,7 +30,8 @@ def test_random_plans_agree_both_ways(megatron: Worker, seed: int) -> None:
     verdicts = []
     for _ in range(10):
         model, plan = draw(source)
-        verdicts.append(judge_megatron(megatron, cluster(plan.gpus), model, plan, source.choice(["torchrun", "slurm"])))
+        launcher = source.choice(["torchrun", "slurm"])
+        verdicts.append(judge("megatron", lambda name: megatron, cluster(plan.gpus), model, plan, launcher))
     wrong = [f"{v.model} {v.plan}\n  ours: {v.ours}\n  theirs: {v.theirs} {v.differences}" for v in verdicts if not v.agree]
     assert not wrong, "\n".join(wrong)
     assert {v.ours == "legal" for v in verdicts} == {True, False}
