@@ -32,6 +32,8 @@ def plan_from(document: Document, model: ModelSpec | None = None) -> Plan:
     16
     """
     data, prefix = _plan_part(document)
+    if len(data) > 500:
+        raise InputError.of(f"is not a plan: it has {len(data):,} keys", document.file, document.line_of(prefix))
     fields = {key: _whole(value) for key, value in data.items() if key not in RESULT_KEYS}
     problems = [Problem(m, document.file, document.line_of((*prefix, k)), k) for k, m in _out_of_range(fields)]
     if "stage_layers" not in fields:

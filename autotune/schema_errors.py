@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from autotune.errors import InputError, Problem, did_you_mean
-from autotune.yaml_lines import Document, Path, dotted
+from autotune.yaml_lines import MAX_NODES, Document, Path, dotted
 
 Schema = TypeVar("Schema", bound=BaseModel)
 
@@ -27,6 +27,7 @@ _ELSEWHERE = {
     "num_gpus": "gpus",
     "bandwidth": "hb_domain.bandwidth_GBps",
 }
+_MOST = 200  # faults examined; nobody reads more, and suggestions take time
 _WHOLE = "a whole number"
 _EXPECTED = {
     "int_type": _WHOLE,
@@ -53,10 +54,22 @@ def validated(schema: type[Schema], document: Document) -> Schema:
     if not isinstance(data, dict):
         kind = "a list" if isinstance(data, list) else "a single value"
         raise InputError.of(f"must be a mapping of keys to values, got {kind}", document.file, document.line_of(()))
+    if _nodes(data) > MAX_NODES:
+        raise InputError.of(f"holds more than {MAX_NODES:,} values", document.file)
     try:
         return schema.model_validate(data)
     except ValidationError as e:
         raise InputError(problems(e, schema, document)) from None
+
+
+def _nodes(data: Any) -> int:
+    """Values in a document, counted as far as the limit."""
+    count, stack = 0, [data]
+    while stack and count <= MAX_NODES:
+        value = stack.pop()
+        count += len(value)
+        stack += [v for v in (value.values() if isinstance(value, dict) else value) if isinstance(v, (dict, list))]
+    return count
 
 
 def problems(error: ValidationError, schema: type[BaseModel], document: Document) -> list[Problem]:
@@ -64,7 +77,8 @@ def problems(error: ValidationError, schema: type[BaseModel], document: Document
     found: dict[tuple[Path, str], None] = {}
     rejected: dict[Path, list[dict[str, Any]]] = {}
     explained: set[Path] = set()
-    for item in error.errors(include_url=False):
+    items = error.errors(include_url=False)
+    for item in items[:_MOST]:
         path, branch = _locate(item, document.data)
         if branch is not None:
             at, kind = branch
@@ -79,7 +93,10 @@ def problems(error: ValidationError, schema: type[BaseModel], document: Document
             found[(at, _wrong_kind(items, _value(document.data, at)))] = None
     merged = _without_mistyped(_one_per_union(list(found)))
     result = [Problem(message, document.file, document.line_of(path), dotted(path)) for path, message in merged]
-    return sorted(result, key=lambda p: p.line)
+    result.sort(key=lambda p: p.line)
+    if len(items) > _MOST:
+        result.append(Problem(f"and about {len(items) - _MOST:,} more faults", document.file))
+    return result
 
 
 def _without_mistyped(found: list[tuple[Path, str]]) -> list[tuple[Path, str]]:
@@ -192,7 +209,7 @@ def _limit(kind: str, context: dict[str, Any], value: Any, message: str) -> str:
 
 def _suggest(path: Path, schema: type[BaseModel], present: set[str]) -> str:
     """What an unknown key was meant to be; keys the file has already are not suggested."""
-    key = str(path[-1])
+    key = str(path[-1])[:100]
     parent = _schema_at(path[:-1], schema)
     known = [k for k in parent.model_fields if k not in present] if parent else []
     elsewhere = [p for p in _all_keys(schema) if p.split(".")[-1] == key]

@@ -17,7 +17,7 @@ from typing import Any
 from autotune.errors import InputError
 
 MAX_DEPTH = 40
-MAX_NODES = 300_000
+MAX_NODES = 50_000
 Path = tuple[str | int, ...]
 
 _INT = re.compile(r"[-+]?[0-9]+\Z")
@@ -117,18 +117,18 @@ def _parse_json(text: str, file: str) -> Document:
 
 
 def _check_json(data: Any, file: str) -> None:
-    stack = [(data, 1)]
+    if isinstance(data, str):
+        data = [data]
+    stack = [(data, 1)] if isinstance(data, (dict, list)) else []
     while stack:
         value, depth = stack.pop()
         if depth > MAX_DEPTH:
             raise InputError.of(f"nested deeper than {MAX_DEPTH} levels", file)
-        if isinstance(value, dict):
-            stack += [(v, depth + 1) for v in value.values()]
-            stack += [(k, depth + 1) for k in value]
-        elif isinstance(value, list):
-            stack += [(v, depth + 1) for v in value]
-        elif isinstance(value, str) and _UNWANTED.search(value):
-            raise InputError.of(f"control character in {value[:40]!r}", file)
+        for child in [*value, *value.values()] if isinstance(value, dict) else value:
+            if isinstance(child, (dict, list)):
+                stack.append((child, depth + 1))
+            elif isinstance(child, str) and _UNWANTED.search(child):
+                raise InputError.of(f"control character in {child[:40]!r}", file)
 
 
 def _parse_yaml(text: str, file: str) -> Document:
@@ -290,5 +290,6 @@ def dotted(path: Path) -> str:
     """
     text = ""
     for part in path:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)
+        name = part if isinstance(part, int) or len(part) <= 80 else part[:77] + "..."
+        text += f"[{name}]" if isinstance(part, int) else f".{name}" if text else str(name)
     return text

@@ -26,8 +26,10 @@ def model_parameters(spec: ModelSpec) -> dict[str, int]:
 
 def describe(name: str) -> tuple[str, dict[str, Any]]:
     """(kind, values) of a name: a GPU, fabric, stack, model, cluster or instance, or the path of a model or cluster file."""
-    if os.path.lexists(name):
+    if name == "-" or os.path.lexists(name):
         return _describe_file(name)
+    if name.startswith("hf://"):
+        return "model", _model(name)
     try:
         return "gpu", _gpu(name)
     except InputError:
@@ -54,7 +56,7 @@ def describe(name: str) -> tuple[str, dict[str, Any]]:
 def _describe_file(path: str) -> tuple[str, dict[str, Any]]:
     from autotune.load import load_document
 
-    if not os.path.isdir(path):
+    if path != "-" and not os.path.isdir(path):
         data = load_document(path).data
         if isinstance(data, dict) and ("gpu" in data or "gpus" in data):
             return "cluster", _cluster(path)
