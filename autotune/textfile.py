@@ -24,11 +24,14 @@ def read_text(path: str | Path) -> str:
 
 
 def _standard_input() -> bytes:
-    data = (
-        sys.stdin.buffer.read(MAX_BYTES + 1) if hasattr(sys.stdin, "buffer") else sys.stdin.read(MAX_BYTES + 1).encode()
-    )
+    if sys.stdin is None:
+        raise InputError.of("is closed", "standard input")
+    try:
+        data = sys.stdin.buffer.read(MAX_BYTES + 1)
+    except (OSError, ValueError) as e:
+        raise InputError.of(f"cannot be read: {e}", "standard input") from None
     if len(data) > MAX_BYTES:
-        raise InputError.of(f"longer than {MAX_BYTES >> 20} MiB", "standard input")
+        raise InputError.of(f"is longer than {MAX_BYTES >> 20} MiB", "standard input")
     return data
 
 

@@ -176,6 +176,14 @@ def test_standard_input(monkeypatch):
 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(GOOD.encode())))
     assert load_cluster("-").gpus == 1024
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(InputError, match="closed"):
+        load_cluster("-")
+    with open("/dev/null") as closed:
+        pass
+    monkeypatch.setattr(sys, "stdin", closed)
+    with pytest.raises(InputError, match="cannot be read"):
+        load_cluster("-")
 
 
 def test_a_mistyped_file_name_gets_a_hint(tmp_path):
