@@ -70,7 +70,7 @@ def unreachable_group(net: Network, point: Point, experts: int, tied: int) -> in
     >>> unreachable_group(rail, POINT._replace(tensor=8, data=8), 0, 0)
     0
     >>> unreachable_group(rail, POINT._replace(tensor=3, data=8), 0, 0)
-    3
+    1
     """
     if net.any_to_any:
         return 0
