@@ -35,6 +35,7 @@ class Capability(NamedTuple):
     max_zero_with_pp: int = 1
     selective_recompute: int = 1
     partial_recompute: int = 1  # full recompute of some layers of a chunk
+    m_at_least_p: int = 0  # fewer micro-batches than pipeline stages are refused
     moe_tp_needs_sp: int = 1  # tensor parallel experts train only with sequence parallelism
     data_outside_pipeline: int = 1  # rank order tp-cp-ep-pp-dp
 
@@ -49,15 +50,15 @@ TARGET_CAPABILITIES: dict[str, Capability] = {
     ),
     "megatron-deepspeed": Capability(
         context=0, moe=0, mla=0, expert_tensor=0, interleave=0, interleave_m_multiple_of_p=0, uneven_stages=0,
-        data_outside_pipeline=0,
+        partial_recompute=0, data_outside_pipeline=0,
     ),
     "deepspeed": Capability(
         context=0, sequence_parallel=0, expert_tensor=0, interleave=0, interleave_m_multiple_of_p=0, uneven_stages=0,
         selective_recompute=0, partial_recompute=0, moe_tp_needs_sp=0, data_outside_pipeline=0,
     ),
     "torchtitan": Capability(
-        expert_tensor=0, uneven_stages=0, selective_recompute=0, partial_recompute=0, max_zero_with_pp=3, moe_tp_needs_sp=0,
-        data_outside_pipeline=0,
+        expert_tensor=0, uneven_stages=0, selective_recompute=0, partial_recompute=0, max_zero_with_pp=3, m_at_least_p=1,
+        moe_tp_needs_sp=0, data_outside_pipeline=0,
     ),
 }
 CAPABILITIES: dict[str, dict[str, int]] = {name: c._asdict() for name, c in TARGET_CAPABILITIES.items()}
@@ -136,6 +137,8 @@ def beyond(capability: Capability, model: ModelSpec, plan: Plan) -> list[Problem
          f"this target goes up to ZeRO stage {limit}" + (" with pipeline parallelism" if p.pipeline_parallel > 1 else "")),
         (p.recompute == "selective" and not c.selective_recompute, "recompute", "this target has no selective recomputation"),
         (_partial(p) and not c.partial_recompute, "recompute_num_layers", "this target recomputes all layers or none"),
+        (p.micro_batches < p.pipeline_parallel and bool(c.m_at_least_p), "global_batch_size",
+         f"this target needs at least as many micro-batches ({p.micro_batches}) as pipeline stages ({p.pipeline_parallel})"),
         (bool(model.num_experts) and p.tensor_parallel > 1 and not p.sequence_parallel and bool(c.moe_tp_needs_sp),
          "sequence_parallel", "a model with experts trains with tensor parallelism only if sequence_parallel is on"),
         (p.rank_order.endswith("pp-dp") and p.pipeline_parallel > 1 and p.data_parallel > 1 and not c.data_outside_pipeline,

@@ -75,6 +75,8 @@ def problems(model: ModelSpec, plan: Plan) -> list[Problem]:
         (p.zero_stage == 0 and p.context_parallel > 1, "zero_stage", "context parallel ranks always shard weights: use zero_stage 2 or 3"),
         (p.zero_stage == 0 and p.expert_parallel > 1 and p.data_parallel > 1, "zero_stage",
          "expert parallel ranks are taken from sharded data parallel ranks: use zero_stage 2 or 3"),
+        (model.num_layers % (p.pipeline_parallel * p.virtual_stages) != 0, "virtual_stages",
+         f"{model.num_layers} layers do not split into {p.pipeline_parallel} x {p.virtual_stages} equal chunks"),
         (bool(model.num_experts) and p.expert_tensor_parallel > 1, "expert_tensor_parallel", "experts are not split over tensor ranks"),
     ]  # fmt: skip
     return [Problem(message, key=key) for bad, key, message in checks if bad]

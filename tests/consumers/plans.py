@@ -91,7 +91,7 @@ def _plan(source: random.Random, model: ModelSpec) -> Plan:
         tensor_parallel=tp, pipeline_parallel=pp, data_parallel=dp, context_parallel=cp, expert_parallel=ep,
         expert_tensor_parallel=etp, virtual_stages=chunks, micro_batch_size=micro, global_batch_size=batch,
         sequence_parallel=tp > 1 and source.random() < 0.75, recompute=recompute, recompute_num_layers=layers, zero_stage=zero,
-        stage_layers=_stages(source, model.num_layers, pp, chunks), rank_order=source.choice([RANK_ORDERS[0]] * 8 + [RANK_ORDERS[1]]),
+        stage_layers=_stages(source, model.num_layers, pp, chunks), rank_order=RANK_ORDERS[pp > 1 and source.random() < 0.12],
         hb_domain_size=8, fabric="rail-only",
     )  # fmt: skip
 
