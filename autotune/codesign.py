@@ -167,6 +167,7 @@ class _Settings:
         best = evaluations(self._cluster_at(setting), self.model, setting, account, cells, self.options.target)
         self.found += best
         row["iteration_time_s"], row["plan"] = best[0].iteration_time_s, best[0].plan.to_dict()
+        row["tokens_per_s_per_gpu"], row["mfu"] = best[0].tokens_per_s_per_gpu, best[0].mfu
         tokens = setting.global_batch_size * self.model.seq_length
         values = objective_values(self._cluster_at(setting), setting, best[0].iteration_time_s, objectives, tokens)
         row["objectives"] = dict(zip(objectives, values, strict=True))
