@@ -175,7 +175,8 @@ def report(
 ) -> tuple[list[FabricReport], list[str]]:
     """Every fabric at every size the cluster file lists, and notes on those left out.
 
-    InputError, all problems together, when a fabric cannot be built and `skip_impossible` is off.
+    InputError, all problems together, when a fabric cannot be built and `skip_impossible` is off. When no fabric at all
+    has a plan for the model, the first one's error is raised.
 
     >>> rows, _ = report(ClusterSpec(name="t", gpu="H100-80GB-SXM", gpus=4096), ["rail-only", "rail-optimized"])
     >>> [(r.fabric, r.bill.switches) for r in rows]
@@ -195,8 +196,9 @@ def report(
     if problems and not skip_impossible:
         raise InputError(problems)
     if model is not None:
-        for row in rows:
-            _add_plan(cluster, row, model)
+        refused = [error for row in rows if (error := _add_plan(cluster, row, model))]
+        if rows and len(refused) == len(rows):
+            raise refused[0]
     return rows, [p.message for p in problems]
 
 
@@ -271,18 +273,18 @@ def _set_failures(cluster: ClusterSpec, row: FabricReport, job: failures.Job) ->
     row.goodput = failures.expected_goodput(site, job, recovery)
 
 
-def _add_plan(cluster: ClusterSpec, row: FabricReport, model: ModelSpec) -> None:
-    """Search the best plan on this fabric; a fabric without one keeps the reason."""
+def _add_plan(cluster: ClusterSpec, row: FabricReport, model: ModelSpec) -> AutotuneError | None:
+    """Search the best plan on this fabric; a fabric without one keeps the reason, which is returned."""
     from autotune.search import SearchOptions, search
 
     if row.network.gpus % row.network.hb_size:
         row.reason = f"{row.network.gpus:,} GPUs are not whole HB domains of {row.network.hb_size}"
-        return
+        return InputError.of(row.reason, key="gpus")
     try:
-        result = search(cluster_on(cluster, row), model, SearchOptions())
+        result = search(cluster_on(cluster, row), model, SearchOptions(top=1, study=False))
     except AutotuneError as e:
         row.reason = e.message
-        return
+        return e
     best = result.plans[0]
     row.evaluation = best
     plan, parts = best.plan, best.breakdown
@@ -291,13 +293,16 @@ def _add_plan(cluster: ClusterSpec, row: FabricReport, model: ModelSpec) -> None
     outside += parts.tensor_comm if plan.tensor_parallel > row.network.hb_size else 0.0
     outside += parts.context_comm if inner > row.network.hb_size else 0.0
     outside += parts.expert_comm if plan.expert_parallel * plan.expert_tensor_parallel > row.network.hb_size else 0.0
+    # Experts are spread over data-parallel ranks: only whole copies of all experts can be dropped.
+    experts = plan.expert_parallel * plan.expert_tensor_parallel
     job = failures.Job(
-        data_parallel=plan.data_parallel,
-        domain_bound=inner > 1 or plan.expert_parallel > 1,
+        data_parallel=min(plan.data_parallel, plan.expert_data_parallel) if experts > 1 else plan.data_parallel,
+        domain_bound=inner > 1 or experts > 1,
         network_share=outside / best.iteration_time_s,
-        inner_gpus=inner,
+        inner_gpus=max(inner, experts),
     )
     _set_failures(cluster, row, job)
+    return None
 
 
 def cluster_on(cluster: ClusterSpec, row: FabricReport) -> ClusterSpec:

@@ -78,7 +78,7 @@ def throughput_table(rows: list[FabricReport]) -> Table:
                 _number(row.tokens_per_s, digits=0),
                 f"{100 * row.goodput.goodput:.1f} %",
                 _number(row.goodput_tokens_per_s, digits=0),
-                _number(entry["usd_per_tokens_per_s"]),
+                _number(entry["usd_per_tokens_per_s"], digits=4 if entry["usd_per_tokens_per_s"] < 1 else 2),
             ]
         )
     with_gpus = any(row.gpu_usd is not None for row in rows)
