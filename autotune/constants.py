@@ -28,7 +28,7 @@ def gpu_constants(spec: GpuSpec, precision: str = "bf16", calibration: Calibrati
 
     >>> g = gpu_constants(catalogue.find_gpu("H100-80GB-SXM"), "fp8")
     >>> g.peak_flops / 1e12, g.peak16_flops / 1e12, g.gemm_eff, g.gemm16_eff
-    (1978.9, 989.4, 0.62, 0.71)
+    (1978.9, 989.4, 0.74, 0.71)
     """
     fitted = calibration or Calibration()
     peak16 = spec.fp16_TFLOPS if precision == "fp16" and spec.fp16_TFLOPS else spec.bf16_TFLOPS
@@ -53,6 +53,7 @@ def gpu_constants(spec: GpuSpec, precision: str = "bf16", calibration: Calibrati
         hbm_eff=fitted.hbm_efficiency or spec.hbm_efficiency,
         attn_fwd_eff=fitted.attention_forward_efficiency or spec.attention_forward_efficiency,
         attn_bwd_eff=fitted.attention_backward_efficiency or spec.attention_backward_efficiency,
+        attn_legacy=spec.attention_legacy_share,
         nvlink_eff=fitted.nvlink_efficiency or spec.nvlink_efficiency,
         k_prologue=spec.fp8_gemm_prologue if precision == "fp8" else spec.gemm_prologue,
     )

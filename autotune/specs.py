@@ -108,6 +108,7 @@ class GpuSpec(Strict):
     hbm_efficiency: Efficiency = 0.80
     attention_forward_efficiency: Efficiency = 0.45
     attention_backward_efficiency: Efficiency = 0.36
+    attention_legacy_share: Efficiency = Field(1.0, description="share of those rates that FlashAttention-2 kernels reach")
     nvlink_efficiency: Efficiency = 0.80
     in_network_reduction: bool = Field(False, description="NVLink SHARP: all-reduce only")
     price_usd: Positive | None = None

@@ -36,7 +36,7 @@ def fused_attention_s(
     The rate ramps as s / (s + 400); `speed` is the kernel's rate relative to the GPU's best one.
 
     >>> from costmodels.types import Gpu
-    >>> a100 = Gpu(312e12, 312e12, 2.039e12, 8e10, 108, .78, .78, .8, .5, .4, .78, 80.)
+    >>> a100 = Gpu(312e12, 312e12, 2.039e12, 8e10, 108, .78, .78, .8, .5, .4, 1., .78, 80.)
     >>> f, b = fused_attention_s(a100, 1.0, 1.0, 4096.0, 1.0, 16.0, 128.0, 128.0, 0.0)
     >>> round(1e3 * f, 2), round(b / f, 2)
     (0.48, 3.12)
@@ -58,7 +58,7 @@ def unfused_attention_s(
     Element traffic dominates: 13 bytes per score forward, 19 backward (softmax, mask and dropout included).
 
     >>> from costmodels.types import Gpu
-    >>> a100 = Gpu(312e12, 312e12, 2.039e12, 8e10, 108, .78, .78, .8, .5, .4, .78, 80.)
+    >>> a100 = Gpu(312e12, 312e12, 2.039e12, 8e10, 108, .78, .78, .8, .5, .4, 1., .78, 80.)
     >>> f, b = unfused_attention_s(a100, 4.0, 2048.0, 1.0, 8.0, 128.0, 128.0)
     >>> 1.0 < 1e3 * f < 2.0 and b > f
     True

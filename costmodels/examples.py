@@ -13,7 +13,7 @@ TINY = Model(
 
 H100 = Gpu(
     peak_flops=989e12, peak16_flops=989e12, hbm_Bps=3.35e12, memory_bytes=80 * 2.0**30, sms=132, gemm_eff=0.71,
-    gemm16_eff=0.71, hbm_eff=0.8, attn_fwd_eff=0.48, attn_bwd_eff=0.38, nvlink_eff=0.8, k_prologue=80.0,
+    gemm16_eff=0.71, hbm_eff=0.8, attn_fwd_eff=0.48, attn_bwd_eff=0.38, attn_legacy=0.62, nvlink_eff=0.8, k_prologue=80.0,
 )  # fmt: skip
 """An 80 GB H100 in bf16."""
 
@@ -24,7 +24,7 @@ EIGHT_H100 = Network(
 """One HB domain of eight with one 400 Gb/s NIC per GPU."""
 
 MEGATRON_2021 = Stack(
-    flash_attention=0, attention_speed=1.0, dropout=1, fused_elementwise=1.0, fused_activation=1, qkv_copies=1, selective_core=1, recompute_share=1.0,
+    flash_attention=0, attention_legacy=0, attention_speed=1.0, dropout=1, fused_elementwise=1.0, fused_activation=1, qkv_copies=1, selective_core=1, recompute_share=1.0,
     logit_time_bytes=40.0, logit_memory_bytes=10.0, cast_bytes=0.0, tensor_exposed_fwd=1.0, tensor_exposed_bwd=1.0,
     context_exposed=1.0, expert_exposed=1.0, data_exposed=1.0, param_gather_exposed=1.0, p2p_exposed=1.0, p2p_scatter=1,
     chunk_s=0.0, grad_accum_bytes=8.0, grad_bytes=2.0, param_gather_bytes=2.0, launch_s=0.0, launch_tensor_s=0.0, launch_pipeline_s=0.0,

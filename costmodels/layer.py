@@ -90,7 +90,8 @@ def core_attention_s(model: Model, gpu: Gpu, stack: Stack, sequences: float, T: 
         qk = 1.0 * model.qk_nope + model.qk_rope
         v = 1.0 * model.v_dim
     if stack.flash_attention:
-        return fused_attention_s(gpu, stack.attention_speed, sequences, 1.0 * model.seq, 1.0 * C, heads, qk, v, 1.0 * model.window)
+        speed = stack.attention_speed * (gpu.attn_legacy if stack.attention_legacy else 1.0)
+        return fused_attention_s(gpu, speed, sequences, 1.0 * model.seq, 1.0 * C, heads, qk, v, 1.0 * model.window)
     return unfused_attention_s(gpu, sequences, 1.0 * model.seq, 1.0 * C, heads, qk, v)
 
 

@@ -23,6 +23,7 @@ class Gpu(NamedTuple):
     hbm_eff: float
     attn_fwd_eff: float  # fused attention at long sequence, of peak16_flops
     attn_bwd_eff: float
+    attn_legacy: float  # share of those rates that FlashAttention-2 reaches, a kernel of an older generation where below 1
     nvlink_eff: float  # large-message share of the HB bandwidth
     k_prologue: float  # elements of K a matrix product of the training precision loses at its start
 
@@ -104,7 +105,8 @@ class Stack(NamedTuple):
     """
 
     flash_attention: int
-    attention_speed: float  # rate of the stack's fused attention kernel relative to the GPU's best one
+    attention_legacy: int  # 1: FlashAttention-2 or older kernels, 0: kernels of the GPU's generation
+    attention_speed: float  # rate of the stack's fused attention kernel relative to that
     dropout: int
     fused_elementwise: float  # element-wise traffic relative to fused kernels
     fused_activation: int  # 1: swiglu keeps only its input and its product

@@ -28,7 +28,7 @@ def test_units_of_a_gpu():
 
 def test_fp8_has_its_own_peak_and_efficiency():
     g = gpu_constants(find_gpu("B200"), "fp8")
-    assert (g.peak_flops, g.peak16_flops) == (4500e12, 2250e12) and (g.gemm_eff, g.gemm16_eff) == (0.55, 0.68)
+    assert (g.peak_flops, g.peak16_flops) == (4500e12, 2250e12) and (g.gemm_eff, g.gemm16_eff) == (0.62, 0.68)
 
 
 def test_fp16_uses_its_own_rate():
@@ -51,7 +51,7 @@ def test_calibration_replaces_efficiencies():
     g = gpu_constants(find_gpu("H100"), "bf16", fitted)
     assert (g.gemm_eff, g.hbm_eff, g.nvlink_eff, g.attn_fwd_eff) == (0.6, 0.7, 0.5, 0.3)
     assert g.attn_bwd_eff == find_gpu("H100").attention_backward_efficiency
-    assert gpu_constants(find_gpu("H100"), "fp8", fitted).gemm_eff == pytest.approx(0.62 * 0.6 / 0.71)
+    assert gpu_constants(find_gpu("H100"), "fp8", fitted).gemm_eff == pytest.approx(0.74 * 0.6 / 0.71)
 
 
 def test_network_units_and_overrides():
