@@ -7,7 +7,7 @@ sender busy. With P = 1 the stage is given as `first`.
 
 The makespan is the longest path through the dependency graph of the schedule. Each closed form is the maximum over a
 few families of such paths: fill, steady state on one stage, drain, each with detours; loops over several stages, which
-matter when hops are slow. It therefore never exceeds the true makespan. Orders and oracle: `costmodels.schedule`.
+matter when hops are slow. It is therefore a lower bound, and close. Orders and oracle: `costmodels.schedule`.
 
 Exactness against the oracle: GPipe exact; otherwise see `one_f_one_b`.
 
@@ -129,23 +129,23 @@ def _few_micro_batches(P, v, m, f, b, mid_f, mid_b, last_f, last_b, hop_s):
 
 
 @jit
-def _laps(P, v, m, forward, backward, mid, slow, last, hop_s):
+def _laps(P, v, m, forward, backward, first, slow_first, mid, slow_mid, last, hop_s):
     """Longest interleaved path that goes round all chunks: one trip each way, and v - 1 laps per further group.
 
-    Between laps it is steady for P steps per group: on L, or on M or loops over half of the stages, which leaves two
-    steps that wait on a middle stage's longer pass, `slow`.
+    Between laps it is steady for P steps per group: on 0 or L, or on M or loops over half of the stages. The last steps
+    may wait on the longer pass of stage 0 (`slow_first`) or of a middle stage (`slow_mid`).
     """
     hop = v * hop_s
     lap = max(P * last, max(forward, backward) + P * hop)
     groups = max(1, m // P)
     way = v * (forward + backward) + 2 * (v * P - 1) * hop + (groups - 1) * (v - 1) * lap
-    steady = (m - 1) * last
+    steady = max((m - 1) * last, (groups - 1) * P * max(first, last) + (min(m, P) - 1) * slow_first)
     if P > 2 and m > 3:
-        steady = max(steady, (m - 3) * mid + 2 * slow)
+        steady = max(steady, (m - 3) * mid + 2 * slow_mid)
         if P > 4:
             depth, times = (P + 1) // 2, (m - 3) // P
             loop = (P + 1 - depth) * mid + 2 * (depth - 1) * hop
-            steady = max(steady, times * loop + (m - 3 - times * P) * mid + 2 * slow)
+            steady = max(steady, times * loop + (m - 3 - times * P) * mid + 2 * slow_mid)
     return way + steady
 
 
@@ -184,7 +184,8 @@ def _longest_path(P, v, m, f, b, mid_f, mid_b, last_f, last_b, hop_s):
     if m <= P:
         best = max(best, _few_micro_batches(P, v, m, f, b, mid_f, mid_b, last_f, last_b, hop_s))
     if v > 1 and hop_s > 0.0:
-        best = max(best, _laps(P, v, m, f + (P - 2) * mid_f + last_f, b + (P - 2) * mid_b + last_b, mid, max(mid_f, mid_b), last, hop_s))
+        forward, backward = f + (P - 2) * mid_f + last_f, b + (P - 2) * mid_b + last_b
+        best = max(best, _laps(P, v, m, forward, backward, first, max(f, b), mid, max(mid_f, mid_b), last, hop_s))
     return best
 
 
@@ -194,6 +195,10 @@ def one_f_one_b(P, v, m, first_fwd, first_bwd, mid_fwd, mid_bwd, last_fwd, last_
 
     steady = m x slowest stage; bubble = total - steady and holds fill, drain and exposed hops (call with hop_s = 0 to
     part them). With equal stages and no hops the bubble is (P - 1) s / v. Interleaving needs m to be a multiple of P.
+
+    Against the simulator on 10,800 random pipelines (P to 16, v to 4, ends 0.3 to 3 times a middle stage): without hops
+    exact for v = 1 but for a few cases of m < P, at most 0.3 % low for v > 1; with hops up to 20 % of a stage within 1 %
+    but for 3 cases, the worst 1.3 % low.
 
     >>> one_f_one_b(4, 1, 8, 1.0, 2.0, 1.0, 2.0, 1.0, 2.0, 0.0)
     (33.0, 24.0, 9.0)
