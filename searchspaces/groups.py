@@ -32,7 +32,7 @@ class GroupShape(NamedTuple):
 
     kind: str
     size: int
-    count: int
+    groups: int
     axes: tuple[Axis, ...]
 
 
@@ -101,7 +101,7 @@ def group_shape(point: Point, kind: str) -> GroupShape:
 
     >>> from costmodels.examples import POINT
     >>> group_shape(POINT._replace(tensor=2, context=2, data=4, pipeline=2), "data")
-    GroupShape(kind='data', size=8, count=4, axes=(Axis(name='cp', size=2, stride=2), Axis(name='dp', size=4, stride=4)))
+    GroupShape(kind='data', size=8, groups=4, axes=(Axis(name='cp', size=2, stride=2), Axis(name='dp', size=4, stride=4)))
     """
     grid = _grid_of(point, kind)
     axes = tuple(a for a in grid if a.name in _AXES[kind])
