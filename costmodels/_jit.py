@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import platform
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -67,7 +68,18 @@ def _set_cache_folder() -> bool:
     except OSError:
         return False
     numba.config.CACHE_DIR = str(folder)
+    _drop_old(folder)
     return True
+
+
+def _drop_old(folder: Path, keep: int = 4) -> None:
+    # Each edit or upgrade leaves a folder behind; the newest few are kept for checkouts side by side.
+    try:
+        others = sorted((f for f in folder.parent.iterdir() if f != folder), key=lambda f: f.stat().st_mtime, reverse=True)
+        for old in others[keep - 1 :]:
+            shutil.rmtree(old, ignore_errors=True)
+    except OSError:
+        pass
 
 
 _CACHE = _set_cache_folder()
