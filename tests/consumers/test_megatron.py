@@ -7,7 +7,7 @@ import random
 from typing import Any
 
 import pytest
-from judge import judge, megatron_request, our_verdict
+from judge import captured, judge, megatron_request, our_verdict
 from plans import MODELS, cluster, draw
 from readings import differences_megatron
 from worker import Worker
@@ -64,23 +64,13 @@ def test_parameters_of_every_stage_equal_the_cost_model(megatron: Worker, name: 
         plan = dataclasses.replace(plan, virtual_stages=1)
     ours, _, files = our_verdict("megatron", cluster(plan.gpus), model, plan, None)
     assert ours == "legal", ours
-    request = megatron_request(run(files), plan)
+    request = megatron_request(captured(files), plan)
     answer = megatron.ask(**request, models=list(range(plan.pipeline_parallel)))
     assert answer["verdict"] == "accepted", answer
     assert not differences_megatron(answer["facts"], cluster(plan.gpus), model, plan)
     for stage in range(plan.pipeline_parallel):
         found = answer["facts"]["models"][str(stage)]
         assert (found["dense"], found["expert"]) == expected_parameters(model, plan, stage), f"stage {stage}"
-
-
-def run(files: dict[str, str]) -> Any:
-    import tempfile
-    from pathlib import Path
-
-    import capture
-
-    with tempfile.TemporaryDirectory() as folder:
-        return capture.run(files, "launch.sh", Path(folder))
 
 
 def expected_parameters(spec: ModelSpec, plan: Plan, stage: int) -> tuple[int, int]:
@@ -109,7 +99,7 @@ def expected_parameters(spec: ModelSpec, plan: Plan, stage: int) -> tuple[int, i
 def test_a_flag_that_megatron_does_not_know_is_noticed(megatron: Worker) -> None:
     model, plan = MODELS["llama-like"], even(MODELS["llama-like"], 2)
     _, _, files = our_verdict("megatron", cluster(plan.gpus), model, plan, None)
-    request = megatron_request(run(files), plan)
+    request = megatron_request(captured(files), plan)
     request["argv"] = [*request["argv"], "--no-such-flag"]
     assert megatron.ask(**request)["stage"] == "parse"
 
@@ -118,7 +108,7 @@ def test_the_environment_matters(megatron: Worker) -> None:
     """Tensor parallelism before Blackwell needs one hardware queue: without our variable Megatron refuses."""
     model, plan = MODELS["llama-like"], even(MODELS["llama-like"], 2)
     _, _, files = our_verdict("megatron", cluster(plan.gpus), model, plan, None)
-    request = megatron_request(run(files), plan)
+    request = megatron_request(captured(files), plan)
     assert megatron.ask(**request)["verdict"] == "accepted"
     request["env"] = {}
     assert "CUDA_DEVICE_MAX_CONNECTIONS" in megatron.ask(**request)["message"]
@@ -128,7 +118,7 @@ def test_a_smaller_split_is_noticed(megatron: Worker) -> None:
     """The comparison with the plan can fail: drop the interleaving from an emitted command."""
     model, plan = MODELS["llama-like"], even(MODELS["llama-like"], 2, chunks=2)
     _, _, files = our_verdict("megatron", cluster(plan.gpus), model, plan, None)
-    request = megatron_request(run(files), plan)
+    request = megatron_request(captured(files), plan)
     at = request["argv"].index("--num-virtual-stages-per-pipeline-rank")
     del request["argv"][at : at + 2]
     answer = megatron.ask(**request)
@@ -141,21 +131,11 @@ def test_arguments_of_2023_still_parse(megatron: Worker) -> None:
     model = MODELS["llama-like"]
     plan = even(model, 4, chunks=2, recompute="full", recompute_num_layers=1)
     _, _, files = our_verdict("megatron-lm-2023", cluster(plan.gpus), model, plan, None)
-    request = megatron_request(run_with_data(files), plan)
+    request = megatron_request(captured(files), plan)
     assert "--num-layers-per-virtual-pipeline-stage" in request["argv"]
     answer = megatron.ask(**request)
     assert answer["verdict"] == "accepted", answer
     assert not differences_megatron(answer["facts"], cluster(plan.gpus), model, plan)
-
-
-def run_with_data(files: dict[str, str]) -> Any:
-    import tempfile
-    from pathlib import Path
-
-    import capture
-
-    with tempfile.TemporaryDirectory() as folder:
-        return capture.run(files, "launch.sh", Path(folder), {"DATA_PATH": "/data/text_document", "TOKENIZER_MODEL": "/data/t.model"})
 
 
 def test_a_script_in_a_jobset_starts_the_plan(megatron: Worker) -> None:
