@@ -112,7 +112,7 @@ def damaged_values(draw, kind):
             del parent[path[-1]]
         elif action == 1 and isinstance(parent, dict):
             parent[draw(keys)] = draw(unpleasant)
-        elif action == 2 and isinstance(parent[path[-1]], (int, float)) and not isinstance(parent[path[-1]], bool):
+        elif action == 2 and type(parent[path[-1]]) in (int, float) and abs(parent[path[-1]]) < 1e300:
             parent[path[-1]] = parent[path[-1]] * draw(st.sampled_from([-1, 0.5, 1.0, 3, 1e6, 10**9, 1e300]))
         else:
             parent[path[-1]] = draw(unpleasant)
