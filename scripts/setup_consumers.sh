@@ -9,12 +9,15 @@ set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 folder=${1:-.venv-consumers}
-python=${PYTHON:-python3.11}
+python=${PYTHON:-$(command -v python3.11 || command -v python3)}
 versions='torch=2.13.0 deepspeed=0.19.8 megatron_core=0.19.2 torchtitan=0.3.0 megatron_bridge=0.3.1'
 
 if [ -f "$folder/versions.txt" ] && [ "$(cat "$folder/versions.txt")" = "$versions" ]; then
     echo "$folder is up to date: $versions"
     exit 0
+fi
+if ! "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then
+    echo "warning: $python is not Python 3.11, for which these versions were tried; torch may come as a large CUDA build" >&2
 fi
 "$python" -m venv "$folder"
 pip=("$folder/bin/python" -m pip --disable-pip-version-check --quiet install)

@@ -69,8 +69,6 @@ def write_targets(
     """Write `plan.yaml`, `ranks.csv` and one folder per target; returns target -> file names. All or nothing."""
     from autotune.emit import neutral, preflight
 
-    if not targets:
-        raise InputError.of(f"no target named; known: {', '.join(TARGETS)}", key="--target")
     options = options or Options()
     sets = {find_target(t).name: emit(t, cluster, model, plan, options) for t in targets}
     shared = neutral.files(cluster, model, plan)

@@ -14,6 +14,7 @@ from autotune.emit.job import Job, header, layout, name_of
 from autotune.emit.render import render
 from autotune.emit.shell import Raw, comment
 from autotune.plan import Plan
+from autotune.recompute import selective_modules
 from autotune.specs import ClusterSpec, ModelSpec
 from autotune.yaml_lines import dump_yaml
 
@@ -33,7 +34,7 @@ def overrides(model: ModelSpec, plan: Plan) -> dict[str, Any]:
     fsdp = p.zero_stage >= 2
     shared = p.data_parallel * p.context_parallel > 1
     return {
-        "model": {**_architecture(model), **_experts(model, plan), **_parallel(model, plan), **_recompute(plan)},
+        "model": {**_architecture(model), **_experts(model, plan), **_parallel(model, plan), **_recompute(model, plan)},
         "train": {"micro_batch_size": p.micro_batch_size, "global_batch_size": p.global_batch_size},
         "ddp": {
             "use_distributed_optimizer": p.zero_stage >= 1,
@@ -130,12 +131,12 @@ def _parallel(m: ModelSpec, p: Plan) -> dict[str, Any]:
     return fields
 
 
-def _recompute(p: Plan) -> dict[str, Any]:
+def _recompute(model: ModelSpec, p: Plan) -> dict[str, Any]:
     count = recomputed_layers(p)
     if p.recompute == "selective":
         return {
             "recompute_granularity": "selective",
-            "recompute_modules": ["core_attn"],
+            "recompute_modules": list(selective_modules(model, p.stack)),
             "recompute_method": None,
             "recompute_num_layers": None,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -33,23 +34,23 @@ class Layout(NamedTuple):
 def layout(cluster: ClusterSpec, plan: Plan) -> Layout:
     """Hosts and domains of the plan on this cluster.
 
-    A host has `gpus_per_node` GPUs, by default 8 or the domain if that is smaller (4 for domains of 36 or 72 GPUs, whose
-    trays hold 4). Raises InputError when the job does not fill whole hosts.
+    A host has `gpus_per_node` GPUs. By default that is 8, or the domain if it is smaller (4 for domains of 36 or 72 GPUs, whose
+    trays hold 4), or less where the job would not fill whole hosts. Raises InputError when the number the file gives does not
+    divide the job.
 
     >>> c = ClusterSpec(name="c", gpu="H100-80GB-SXM", gpus=64)
     >>> layout(c, Plan(tensor_parallel=8, data_parallel=4, global_batch_size=4))
     Layout(nodes=4, gpus_per_node=8, domain=8)
     >>> layout(c, Plan(tensor_parallel=4))
     Layout(nodes=1, gpus_per_node=4, domain=4)
+    >>> layout(c, Plan(tensor_parallel=4, data_parallel=3, global_batch_size=3))
+    Layout(nodes=3, gpus_per_node=4, domain=8)
     """
     gpus, domain = plan.gpus, plan.hb_domain_size
-    per_node = cluster.gpus_per_node or (4 if domain % 36 == 0 else min(8, domain))
-    per_node = min(per_node, gpus)
-    if gpus % per_node:
-        raise InputError.of(
-            f"{gpus} ranks do not fill hosts of {per_node} GPUs; set gpus_per_node in the cluster file, or use a multiple of {per_node}",
-            key="gpus_per_node",
-        )
+    per_node = min(cluster.gpus_per_node or (4 if domain % 36 == 0 else min(8, domain)), gpus)
+    if gpus % per_node and cluster.gpus_per_node:
+        raise InputError.of(f"{gpus} ranks do not fill hosts of {per_node} GPUs (gpus_per_node)", key="gpus_per_node")
+    per_node = math.gcd(per_node, gpus)
     return Layout(gpus // per_node, per_node, min(domain, gpus))
 
 
@@ -104,11 +105,12 @@ class Job:
 
 def header(target: str, versions: str, cluster: ClusterSpec, model: ModelSpec, plan: Plan) -> list[str]:
     """Comment lines that say what a file starts."""
-    p = plan
+    p, where = plan, layout(cluster, plan)
     return [
         f"Model {model.name} on cluster {cluster.name}: plan {p.id}, {p.gpus} GPUs.",
         f"tensor {p.tensor_parallel} x pipeline {p.pipeline_parallel} x data {p.data_parallel} x context {p.context_parallel}, "
         f"expert {p.expert_parallel}; {p.micro_batches} micro-batches of {p.micro_batch_size}, global batch {p.global_batch_size}.",
+        f"{where.nodes} hosts of {where.gpus_per_node} GPUs, high-bandwidth domains of {where.domain}.",
         f"Target {target}: {versions}.",
     ]
 

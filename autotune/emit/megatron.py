@@ -70,7 +70,7 @@ def arguments(model: ModelSpec, plan: Plan) -> list[Arguments]:
         Arguments("MOE_ARGS", "Experts.", megatron_flags.expert_rows(model, plan)),
         Arguments("PARALLEL_ARGS", "Parallel degrees and the pipeline split.", megatron_flags.parallel_rows(model, plan)),
         Arguments("BATCH_ARGS", "Batch.", megatron_flags.batch_rows(plan)),
-        Arguments("MEMORY_ARGS", "Recomputation.", megatron_flags.recompute_rows(plan)),
+        Arguments("MEMORY_ARGS", "Recomputation.", megatron_flags.recompute_rows(model, plan)),
         Arguments("OPTIMIZER_ARGS", "Optimizer and its sharding.", megatron_flags.optimizer_rows(plan)),
         Arguments("PRECISION_ARGS", "Number formats and kernels.", megatron_flags.precision_rows(model)),
     ]

@@ -57,7 +57,7 @@ def arguments(model: ModelSpec, plan: Plan) -> list[Arguments]:
         Arguments("MODEL_ARGS", "Architecture, every default spelled out.", _model_rows(model)),
         Arguments("PARALLEL_ARGS", "Parallel degrees and the pipeline split.", _parallel_rows(plan)),
         Arguments("BATCH_ARGS", "Batch.", megatron_flags.batch_rows(plan)),
-        Arguments("MEMORY_ARGS", "Recomputation.", _without(megatron_flags.recompute_rows(plan))),
+        Arguments("MEMORY_ARGS", "Recomputation.", _without(megatron_flags.recompute_rows(model, plan))),
         Arguments("OPTIMIZER_ARGS", "Optimizer and its sharding.", _optimizer_rows(plan)),
         Arguments("PRECISION_ARGS", "Number formats and kernels.", _precision_rows(model)),
     ]

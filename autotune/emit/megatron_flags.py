@@ -8,6 +8,7 @@ degree; `--recompute-modules` does nothing without a granularity.
 from __future__ import annotations
 
 from autotune.emit.base import chunk_layers, recomputed_layers
+from autotune.recompute import selective_modules
 from autotune.errors import Problem
 from autotune.plan import Plan
 from autotune.specs import ModelSpec
@@ -215,14 +216,15 @@ def stage_layout(layers: tuple[int, ...], virtual_stages: int, mtp_layers: int =
     return "|".join(chunks)
 
 
-def recompute_rows(plan: Plan) -> list[Row]:
+def recompute_rows(model: ModelSpec, plan: Plan) -> list[Row]:
     """Activation recomputation.
 
-    >>> recompute_rows(Plan(recompute="full", recompute_num_layers=3, stage_layers=(8,)))
+    >>> from autotune.load import load_model
+    >>> recompute_rows(load_model("gpt-175b"), Plan(recompute="full", recompute_num_layers=3, stage_layers=(8,)))
     [('--recompute-granularity', 'full'), ('--recompute-method', 'block'), ('--recompute-num-layers', 3)]
     """
     if plan.recompute == "selective":
-        return [("--recompute-granularity", "selective"), ("--recompute-modules", "core_attn")]
+        return [("--recompute-granularity", "selective"), ("--recompute-modules", *selective_modules(model, plan.stack))]
     count = recomputed_layers(plan)
     if not count:
         return []

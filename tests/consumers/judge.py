@@ -115,7 +115,7 @@ def bare_megatron(model: ModelSpec, plan: Plan) -> dict[str, Any]:
     argv = [str(w) for group in megatron.arguments(model, plan) for row in group.rows for w in row]
     if plan.expert_parallel > 1 and not model.num_experts:  # `emit` has no reason to write this one
         argv += ["--expert-model-parallel-size", str(plan.expert_parallel)]
-    argv += "--train-iters 10 --lr 1e-4 --eval-iters 0 --mock-data --tokenizer-type NullTokenizer".split()
+    argv += ["--train-iters", "10", "--lr", "1e-4", "--eval-iters", "0", "--mock-data", "--tokenizer-type", "NullTokenizer"]
     connections = megatron.max_connections(plan)
     return {"argv": argv, "env": {"CUDA_DEVICE_MAX_CONNECTIONS": str(connections)}, "world": plan.gpus, "torchrun": None}
 

@@ -7,7 +7,6 @@ they inherit from, too.
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 import yaml

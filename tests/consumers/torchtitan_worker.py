@@ -156,7 +156,6 @@ def main() -> None:
     from importlib.metadata import version
 
     import torch
-    import torchtitan.config.manager
 
     torch.set_num_threads(1)
     print(json.dumps({"ready": True, "torchtitan": version("torchtitan")}), flush=True)

@@ -173,5 +173,8 @@ def test_pdsh_numbers_nodes_in_hostfile_order(tmp_path: Path) -> None:
 
 
 def test_half_filled_hosts_are_refused() -> None:
+    plan = make_plan(pipeline_parallel=1, data_parallel=3, stage_layers=(32,), global_batch_size=6)
     with pytest.raises(InputError, match="do not fill hosts of 8"):
-        emit("megatron", make_cluster(12), make_model(), make_plan(pipeline_parallel=1, data_parallel=3, stage_layers=(32,), global_batch_size=6))
+        emit("megatron", make_cluster(12, gpus_per_node=8), make_model(), plan)
+    text = emit("megatron", make_cluster(12), make_model(), plan)["launch.sh"]
+    assert "--nnodes 3" in text and "--nproc-per-node 4" in text

@@ -89,17 +89,7 @@ def test_data_are_required_where_there_are_no_synthetic_ones(tmp_path: Path) -> 
 
 
 # Options of megatron/arguments.py in deepspeedai/Megatron-DeepSpeed at 207b2d5 that this target may use.
-MEGATRON_DEEPSPEED_OPTIONS = """
---num-layers --hidden-size --ffn-hidden-size --num-attention-heads --num-key-value-heads --kv-channels --max-position-embeddings
---use-rotary-position-embeddings --rotary-position-embeddings-theta --rotary-percent --no-position-embedding
---make-vocab-size-divisible-by --normalization --layernorm-epsilon --swiglu --untie-embeddings-and-output-weights --attention-dropout
---hidden-dropout --weight-decay --clip-grad --adam-beta1 --adam-beta2 --micro-batch-size --global-batch-size --recompute-granularity
---recompute-method --recompute-num-layers --checkpoint-activations --checkpoint-num-layers --train-iters --log-interval
---use-flash-attn-v2 --disable-bias-linear --no-pipeline-parallel --sequence-parallel --ds-sequence-parallel-size --init-method-std
---lr --lr-decay-style --min-lr --save --save-interval --load --fp16 --bf16 --tensor-model-parallel-size
---pipeline-model-parallel-size --distributed-timeout-minutes --eval-iters --eval-interval --data-path --split --seq-length
---data-impl --tokenizer-type --tokenizer-model --zero-stage --deepspeed-activation-checkpointing --deepspeed --deepspeed_config
-""".split()
+MEGATRON_DEEPSPEED_OPTIONS = ["--num-layers", "--hidden-size", "--ffn-hidden-size", "--num-attention-heads", "--num-key-value-heads", "--kv-channels", "--max-position-embeddings", "--use-rotary-position-embeddings", "--rotary-position-embeddings-theta", "--rotary-percent", "--no-position-embedding", "--make-vocab-size-divisible-by", "--normalization", "--layernorm-epsilon", "--swiglu", "--untie-embeddings-and-output-weights", "--attention-dropout", "--hidden-dropout", "--weight-decay", "--clip-grad", "--adam-beta1", "--adam-beta2", "--micro-batch-size", "--global-batch-size", "--recompute-granularity", "--recompute-method", "--recompute-num-layers", "--checkpoint-activations", "--checkpoint-num-layers", "--train-iters", "--log-interval", "--use-flash-attn-v2", "--disable-bias-linear", "--no-pipeline-parallel", "--sequence-parallel", "--ds-sequence-parallel-size", "--init-method-std", "--lr", "--lr-decay-style", "--min-lr", "--save", "--save-interval", "--load", "--fp16", "--bf16", "--tensor-model-parallel-size", "--pipeline-model-parallel-size", "--distributed-timeout-minutes", "--eval-iters", "--eval-interval", "--data-path", "--split", "--seq-length", "--data-impl", "--tokenizer-type", "--tokenizer-model", "--zero-stage", "--deepspeed-activation-checkpointing", "--deepspeed", "--deepspeed_config"]
 
 
 @pytest.mark.parametrize(
