@@ -1,23 +1,56 @@
 """Answers to the questions people ask of a plan. Each is a function returning plain data, with text for people.
 
-Which plan would the rule of thumb give (`rule_of_thumb_plan`), what limits mine (`limits`), what should I change
-(`what_to_change`), where does memory run out (`oom_report`). The questions and where they are answered: docs/questions.md.
+The questions, and which command or function answers each: docs/questions.md.
 """
 
 from __future__ import annotations
 
 from autotune.answers_changes import what_to_change
+from autotune.answers_conventions import assumptions, batch_from_throughput, conventions, fingerprint
+from autotune.answers_gpus import gpu_count_table, min_gpus, smallest_memory_plan, useful_gpu_counts
+from autotune.answers_layers import chunk_layer_choices, edges_counted, even_pipelines, layouts
+from autotune.answers_legal import legal_values, samples_per_replica, sequence_multiple, smallest_world, why_illegal
 from autotune.answers_limits import limits
 from autotune.answers_memory import oom_report, phase_bytes
-from autotune.answers_rule import default_setting, rule_of_thumb, rule_of_thumb_plan, shape
+from autotune.answers_rule import default_setting, different_shape, rule_of_thumb, rule_of_thumb_plan, shape
+from autotune.answers_sharding import (
+    data_parallel_dependence,
+    recompute_options,
+    state_bytes_per_parameter,
+    state_floor_GiB,
+    verdict,
+)
 
 __all__ = [
+    "assumptions",
+    "batch_from_throughput",
+    "chunk_layer_choices",
+    "conventions",
+    "data_parallel_dependence",
     "default_setting",
+    "different_shape",
+    "edges_counted",
+    "even_pipelines",
+    "fingerprint",
+    "gpu_count_table",
+    "layouts",
+    "legal_values",
     "limits",
+    "min_gpus",
     "oom_report",
     "phase_bytes",
+    "recompute_options",
     "rule_of_thumb",
     "rule_of_thumb_plan",
+    "samples_per_replica",
+    "sequence_multiple",
     "shape",
+    "smallest_memory_plan",
+    "smallest_world",
+    "state_bytes_per_parameter",
+    "state_floor_GiB",
+    "useful_gpu_counts",
+    "verdict",
     "what_to_change",
+    "why_illegal",
 ]

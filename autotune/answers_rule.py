@@ -71,7 +71,7 @@ def rule_of_thumb_plan(
     (2, 1, 1)
     """
     setting = setting or default_setting(cluster, model)
-    rule = _Rule(cluster, model, target, setting)
+    rule = RuleOfThumb(cluster, model, target, setting)
     for degrees in rule.tries():
         plan = rule.plan(degrees, 1)
         if plan is not None:
@@ -96,6 +96,21 @@ def rule_of_thumb(
     return {"plan": priced, "gap": gap, "text": text}
 
 
+def different_shape(plans: list[Evaluation]) -> Evaluation | None:
+    """The best of `plans` (best first) whose shape clearly differs from the first's: another tensor, pipeline, context or
+    expert degree by a factor of two or more. None when all are alike.
+    """
+    if not plans:
+        return None
+    first = plans[0].plan
+    axes = ("tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel")
+    for e in plans[1:]:
+        ratios = [getattr(e.plan, a) / getattr(first, a) for a in axes]
+        if any(r >= 2 or r <= 0.5 for r in ratios):
+            return e
+    return None
+
+
 def shape(plan: Plan) -> str:
     """A plan in one short phrase.
 
@@ -117,7 +132,7 @@ def shape(plan: Plan) -> str:
     return " ".join(parts) + ", " + ", ".join(more)
 
 
-class _Rule:
+class RuleOfThumb:
     """Builds and tests the rule's candidates on one setting."""
 
     def __init__(self, cluster: ClusterSpec, model: ModelSpec, target: str, setting: Setting) -> None:
@@ -132,8 +147,8 @@ class _Rule:
         limit = self.limits.get(axis)
         return values if limit is None else [v for v in values if v in limit]
 
-    def tries(self) -> Iterator[_Degrees]:
-        """Degrees in the order of the rule."""
+    def tries(self, passes: tuple[tuple[int, ...], ...] = ((NONE, SELECTIVE), (FULL,))) -> Iterator[_Degrees]:
+        """Degrees in the order of the rule, once per pass over recompute modes."""
         s, m = self.setting, self.model
         divisors = divisors_of(s.gpus)
         tensor = self.allowed("tensor", [d for d in divisors if d <= s.hb_domain_size])
@@ -142,7 +157,7 @@ class _Rule:
         expert = self.allowed("expert", divisors_of(m.num_experts) if m.num_experts else [1])
         inside = [max([e for e in expert if e <= s.hb_domain_size], default=1)]
         wider = [e for e in expert if e > s.hb_domain_size and e <= s.gpus]
-        for modes in ((NONE, SELECTIVE), (FULL,)):
+        for modes in passes:
             for e in (*inside, *wider):
                 for c in context:
                     for p in pipeline:
