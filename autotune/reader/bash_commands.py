@@ -48,7 +48,8 @@ class Commands:
             for text in assignments:
                 shell.assign(text)
             return True
-        before = {re.match(r"\w+", text)[0]: shell.scope.get(re.match(r"\w+", text)[0]) for text in assignments}  # type: ignore[index]
+        names = [m[0] for text in assignments if (m := re.match(r"[A-Za-z_]\w*", text))]
+        before = {name: shell.scope.get(name) for name in names}
         saved = shell.stdin
         if herestring is not None:
             from autotune.reader.bash_eval import Input

@@ -236,7 +236,7 @@ class Interpreter:
         raw = text[match.end() :]
         old = self.scope.get(name)
         if raw.startswith("("):
-            value = self._array(raw[1:].rstrip()[:-1], old, operator, associative or isinstance(old, dict))
+            value = self._elements_of(raw[1:].rstrip()[:-1], old, operator, associative or isinstance(old, dict))
             self.scope.set(name, value)
             return name
         new = self.expander.text(raw)
@@ -251,7 +251,7 @@ class Interpreter:
             self.scope.set(name, new, from_itself=bool(re.search(rf"\$\{{?{name}\b", raw)))
         return name
 
-    def _array(self, raw: str, old: Value | None, operator: str, associative: bool) -> Value:
+    def _elements_of(self, raw: str, old: Value | None, operator: str, associative: bool) -> Value:
         words = w.split_words(raw)
         if associative:
             table: dict[str, str] = dict(old) if operator == "+=" and isinstance(old, dict) else {}

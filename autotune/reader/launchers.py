@@ -145,11 +145,11 @@ def _launcher(job: Job, name: str, words: list[str]) -> None:
     job.launcher, job.program, job.arguments = name, program, rest
     first = {k: v for k, v in options.items() if v}
     if name == "torchrun":
-        job.nodes = first.get("nnodes", "1").split(":")[-1]
+        job.nodes = re.sub(r"^\d+:(?=\d+$)", "", first.get("nnodes", "1"))
         job.per_node = first.get("nproc_per_node", "1")
     elif name == "deepspeed":
         job.nodes, job.per_node, job.hostfile = first.get("num_nodes", ""), first.get("num_gpus", ""), first.get("hostfile", first.get("H", ""))
-        if "include" in first and ":" in first["include"]:
+        if re.match(r"[\w.-]+:[\d,]+$", first.get("include", "")):
             job.per_node = str(len(first["include"].split(":")[1].split(",")))
     elif name == "accelerate":
         job.nodes, job.world, job.config = first.get("num_machines", ""), first.get("num_processes", ""), first.get("config_file", "")

@@ -46,8 +46,9 @@ def foundry(found: Recovered, data: dict[str, Any], settings: dict[str, str]) ->
     if seq:
         found.model["seq_length"] = seq
     ratio = ffn.get("expansion_ratio", model.get("expansion_ratio", 4))
-    if model.get("d_model") and isinstance(ratio, int | float):
-        found.derive("model", "ffn_hidden_size", integer(ffn.get("ffn_hidden_size")) or int(ratio * int(model["d_model"])))
+    width = integer(model.get("d_model"))
+    if width and isinstance(ratio, int | float) and 0 < ratio < 1000:
+        found.derive("model", "ffn_hidden_size", integer(ffn.get("ffn_hidden_size")) or int(ratio * width))
     if integer(attention.get("kv_n_heads")):
         found.model["num_query_groups"] = integer(attention["kv_n_heads"])
     found.model.setdefault("add_bias_linear", model.get("no_bias") is not True)
@@ -74,7 +75,7 @@ def olmo(found: Recovered, data: dict[str, Any], flags: Flags, settings: dict[st
         if value:
             found.model[key] = value
     gated = str(model.get("activation_type", "swiglu")) in ("swiglu", "geglu")
-    width = integer(model.get("mlp_hidden_size")) or int(model.get("mlp_ratio") or 4) * (found.model.get("hidden_size") or 0)
+    width = integer(model.get("mlp_hidden_size")) or (integer(model.get("mlp_ratio")) or 4) * (found.model.get("hidden_size") or 0)
     if width:
         found.derive("model", "ffn_hidden_size", width // 2 if gated else width)  # the stated width holds both halves of a gated block
     found.model.update(

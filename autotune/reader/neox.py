@@ -81,8 +81,9 @@ def _ffn(found: Recovered, config: dict[str, Any]) -> None:
     if not hidden:
         return
     stated = integer(config.get("intermediate_size"))
+    factor = config.get("expansion_factor")
     gated = config.get("mlp_type") == "llama" or str(config.get("activation", "")) in _GATED
-    width = stated or integer(config.get("mlp_multiple_of")) or int(hidden * float(config.get("expansion_factor") or 4))
+    width = stated or integer(config.get("mlp_multiple_of")) or int(hidden * (factor if isinstance(factor, int | float) and 0 < factor < 1000 else 4))
     if gated:
         m["swiglu"] = True
         up = -(-int(width * 2 / 3) // _MULTIPLE) * _MULTIPLE

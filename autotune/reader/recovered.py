@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from autotune.errors import InputError, Problem
 from autotune.legality import balanced_stage_layers
 from autotune.plan import Plan
 from autotune.specs import ModelSpec
@@ -12,6 +13,12 @@ from autotune.specs import ModelSpec
 # Model keys without which nothing can be priced, in the order they are asked for.
 ESSENTIAL = ("num_layers", "hidden_size", "num_attention_heads", "seq_length")
 _GPT2_VOCABULARY = 50257
+_LARGEST = 100_000_000
+_COUNTS = (
+    "tensor_parallel", "pipeline_parallel", "data_parallel", "context_parallel", "expert_parallel", "expert_tensor_parallel", "ulysses_parallel",
+    "virtual_stages", "micro_batch_size", "global_batch_size", "gradient_accumulation", "nodes", "gpus_per_node", "world_size", "num_layers",
+    "hidden_size", "num_attention_heads", "num_query_groups", "seq_length", "local_batch_size", "pipeline_first_stage_layers", "pipeline_last_stage_layers",
+)  # fmt: skip
 
 
 @dataclass
@@ -65,6 +72,7 @@ class Recovered:
 def complete(found: Recovered) -> Recovered:
     """Fill in what follows: degrees of 1, world size, data parallel degree, batch, accumulation, stage layers."""
     plan, launch = found.plan, found.launch
+    _check_counts(found)
     for key in ("tensor_parallel", "pipeline_parallel"):
         found.derive("plan", key, 1)
     nodes, per_node = launch.get("nodes"), launch.get("gpus_per_node")
@@ -89,6 +97,18 @@ def complete(found: Recovered) -> Recovered:
     _sequence_parallel(found)
     _stage_layers(found)
     return found
+
+
+def _check_counts(found: Recovered) -> None:
+    """Degrees, sizes and batches are counts; InputError for anything else."""
+    problems = []
+    for section in (found.plan, found.launch, found.model):
+        for key in _COUNTS:
+            value = section.get(key)
+            if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _LARGEST):
+                problems.append(Problem(f"must be a whole number from 1 to {_LARGEST:,}, got {value!r}", key=key))
+    if problems:
+        raise InputError(problems)
 
 
 def _around(value: int, step: int) -> list[int]:
@@ -141,10 +161,10 @@ def _stage_layers(found: Recovered) -> None:
 
 def model_spec(found: Recovered) -> ModelSpec | None:
     """The model to price, None while essential keys are missing (they are then in `found.missing`)."""
-    for key in ESSENTIAL:
-        if found.model.get(key) is None:
-            found.need(key, "the model; give it with --model or --set")
-    if any(found.model.get(key) is None for key in ESSENTIAL):
+    absent = [key for key in ESSENTIAL if found.model.get(key) is None]
+    if absent:
+        for key in absent if not found.missing else ():
+            found.need(key, "the model; give it with --model")
         return None
     fields = {k: v for k, v in found.model.items() if k in ModelSpec.model_fields and v is not None}
     padded = found.model.get("padded_vocab_size")
@@ -164,7 +184,18 @@ def model_spec(found: Recovered) -> ModelSpec | None:
         found.violate("heads_per_query_group", f"num_attention_heads {heads} is not divisible by num_query_groups {groups}")
         del fields["num_query_groups"]
     fields["training"] = {"precision": _priced_precision(found), "global_batch_size": found.plan.get("global_batch_size")}
-    return ModelSpec(**fields)
+    try:
+        return ModelSpec(**fields)
+    except ValueError as e:
+        raise InputError.of(f"the model of the script is not one: {_reason(e)}") from None
+
+
+def _reason(error: ValueError) -> str:
+    """The messages of a schema error on one line."""
+    details = getattr(error, "errors", None)
+    if details is None:
+        return str(error)
+    return "; ".join(".".join(map(str, d["loc"])) + (": " if d["loc"] else "") + d["msg"].removeprefix("Value error, ") for d in details()[:4])
 
 
 def _priced_precision(found: Recovered) -> str:
