@@ -11,7 +11,8 @@ import numpy as np
 from autotune.cluster_checks import gpu_of
 from autotune.constants import GIB, model_constants, stack_constants
 from autotune.legality import violations
-from autotune.plan import RANK_ORDERS, RECOMPUTE, Plan
+from autotune.plan import Plan
+from autotune.plan_points import plan_point
 from autotune.setting import Setting, calibration_of, hardware
 from autotune.specs import ClusterSpec, ModelSpec
 from costmodels._jit import jit
@@ -108,37 +109,6 @@ def setting_of(plan: Plan, cluster: ClusterSpec) -> Setting:
     rates = hb_rates(cluster)
     rate = rates.max if isinstance(rates, Range) else rates[0] / GB
     return Setting(plan.gpus, plan.hb_domain_size, rate, plan.nic_Gbps, plan.fabric, plan.global_batch_size)
-
-
-def even_middle(stage_layers: tuple[int, ...]) -> bool:
-    """Whether a split is (first, equal middle stages, last), the form the kernel prices exactly.
-
-    >>> even_middle((7, 8, 8, 7)), even_middle((7, 8, 7, 7))
-    (True, False)
-    """
-    return len(set(stage_layers[1:-1])) <= 1
-
-
-def plan_point(plan: Plan, zero: int | None = None) -> tuple[Point, int]:
-    """(point, layers it stands for). A split with unequal middle stages is priced with its largest middle stage throughout.
-
-    >>> plan_point(Plan(pipeline_parallel=4, stage_layers=(7, 8, 7, 7)))[1]
-    30
-    """
-    P, layers = plan.pipeline_parallel, plan.stage_layers
-    middle = max(layers[1:-1], default=0)
-    total = layers[0] + middle * (P - 2) + layers[-1] if P > 1 else layers[0]
-    even = len(set(layers)) == 1
-    per_chunk = -(-max(layers) // plan.virtual_stages)
-    recomputed = 0
-    if plan.recompute == "full":
-        recomputed = per_chunk if plan.recompute_num_layers is None else min(per_chunk, plan.recompute_num_layers)
-    return Point(
-        plan.tensor_parallel, P, plan.data_parallel, plan.context_parallel, plan.expert_parallel, plan.expert_tensor_parallel,
-        plan.virtual_stages, plan.micro_batch_size, plan.micro_batches, int(plan.sequence_parallel and plan.tensor_parallel > 1),
-        RECOMPUTE.index(plan.recompute), recomputed, plan.zero_stage if zero is None else zero,
-        -1 if even else layers[0], -1 if even else layers[-1], RANK_ORDERS.index(plan.rank_order),
-    ), total  # fmt: skip
 
 
 @lru_cache(maxsize=512)

@@ -142,7 +142,7 @@ def _foreign_reader(data: Any) -> Callable[..., ModelSpec] | None:
 
     if hf_config.looks_like_megatron(data):
         return hf_config.model_from_megatron
-    return hf_config.model_from_hf if hf_config.looks_like_hf(data) and "num_layers" not in data else None
+    return hf_config.model_from_hf if hf_config.looks_like_hf(data) else None
 
 
 def _foreign(reader: Callable[..., ModelSpec], document: Document) -> ModelSpec:

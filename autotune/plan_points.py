@@ -1,4 +1,4 @@
-"""From a lattice point to a named plan."""
+"""Between lattice points and named plans."""
 
 from __future__ import annotations
 
@@ -44,3 +44,25 @@ def plan_of(point: Point, layers: int, setting: Setting, stack: str) -> Plan:
         fabric=setting.fabric,
         stack=stack,
     )
+
+
+def plan_point(plan: Plan) -> tuple[Point, int]:
+    """(point, layers it stands for). A split with unequal middle stages is priced with its largest middle stage throughout.
+
+    >>> plan_point(Plan(pipeline_parallel=4, stage_layers=(7, 8, 7, 7)))[1]
+    30
+    """
+    P, layers = plan.pipeline_parallel, plan.stage_layers
+    middle = max(layers[1:-1], default=0)
+    total = layers[0] + middle * (P - 2) + layers[-1] if P > 1 else layers[0]
+    even = len(set(layers)) == 1
+    per_chunk = -(-max(layers) // plan.virtual_stages)
+    recomputed = 0
+    if plan.recompute == "full":
+        recomputed = per_chunk if plan.recompute_num_layers is None else min(per_chunk, plan.recompute_num_layers)
+    return Point(
+        plan.tensor_parallel, P, plan.data_parallel, plan.context_parallel, plan.expert_parallel, plan.expert_tensor_parallel,
+        plan.virtual_stages, plan.micro_batch_size, plan.micro_batches, int(plan.sequence_parallel and plan.tensor_parallel > 1),
+        RECOMPUTE.index(plan.recompute), recomputed, plan.zero_stage,
+        -1 if even else layers[0], -1 if even else layers[-1], RANK_ORDERS.index(plan.rank_order),
+    ), total  # fmt: skip

@@ -14,7 +14,8 @@ import numpy as np
 from autotune.cluster_checks import gpu_counts, hb_sizes
 from autotune.constants import model_constants, stack_constants
 from autotune.errors import InputError
-from autotune.plan import RANK_ORDERS, RECOMPUTE, Plan
+from autotune.plan import Plan
+from autotune.plan_points import plan_point
 from autotune.specs import ClusterSpec, ModelSpec
 from costmodels.parameters import moe_layers_before
 from costmodels.stages import stage_layer_count
@@ -36,26 +37,6 @@ class Job(NamedTuple):
     stage_layers: tuple[int, ...] = ()
 
 
-def point_of(plan: Plan) -> Point:
-    """A plan as the cost model sees it. `first_layers` and `last_layers` describe uneven ends; the list itself may say more.
-
-    >>> plan = Plan(pipeline_parallel=2, recompute="full", stage_layers=(4, 3), rank_order="tp-cp-ep-pp-dp")
-    >>> p = point_of(plan)
-    >>> p.recompute, p.recompute_layers, p.first_layers, p.order
-    (2, 4, 4, 1)
-    """
-    layers = plan.stage_layers
-    even = len(set(layers)) == 1
-    whole = -(-max(layers) // plan.virtual_stages)
-    full = whole if plan.recompute_num_layers is None else plan.recompute_num_layers
-    return Point(
-        plan.tensor_parallel, plan.pipeline_parallel, plan.data_parallel, plan.context_parallel, plan.expert_parallel,
-        plan.expert_tensor_parallel, plan.virtual_stages, plan.micro_batch_size, plan.micro_batches, int(plan.sequence_parallel),
-        RECOMPUTE.index(plan.recompute), full if plan.recompute == "full" else 0, plan.zero_stage,
-        -1 if even else layers[0], -1 if even else layers[-1], RANK_ORDERS.index(plan.rank_order),
-    )  # fmt: skip
-
-
 def job_of(cluster: ClusterSpec, spec: ModelSpec, plan: Plan) -> Job:
     """The job of a plan on a cluster. InputError when the plan does not fit the cluster's GPUs or the model's layers.
 
@@ -66,7 +47,7 @@ def job_of(cluster: ClusterSpec, spec: ModelSpec, plan: Plan) -> Job:
         raise InputError.of(f"the plan needs {plan.gpus} GPUs, {cluster.name} has {most}", key="data_parallel")
     sizes = [k for count in gpu_counts(cluster) for k in hb_sizes(cluster, count)]
     size = plan.hb_domain_size if plan.hb_domain_size in sizes else sizes[0]
-    job = Job(model_constants(spec), stack_constants(plan.stack), point_of(plan), size, plan.stage_layers)
+    job = Job(model_constants(spec), stack_constants(plan.stack), plan_point(plan)[0], size, plan.stage_layers)
     try:
         volumes_by_stage(job)
     except ValueError as e:

@@ -11,7 +11,7 @@ from costmodels.edges import EdgeCost
 from costmodels.groups import pipeline_stride
 from costmodels.layer import LayerCost
 from costmodels.memory import dynamic_bytes, gathered_parameters, state_bytes
-from costmodels.pipeline import one_f_one_b
+from costmodels.pipeline import one_f_one_b_with_ends
 from costmodels.stages import StageTime, stage_time, stage_total
 from costmodels.types import Breakdown, Gpu, Model, Network, Point, Stack
 
@@ -130,15 +130,24 @@ def peak_memory(stack: Stack, point: Point, dense: LayerCost, moe: LayerCost, ed
 
 @jit
 def price_schedule(
-    model: Model, gpu: Gpu, net: Network, stack: Stack, point: Point, stages: Stages
+    model: Model, gpu: Gpu, net: Network, stack: Stack, point: Point, edges: EdgeCost, stages: Stages
 ) -> tuple[float, float]:
-    """(exposed seconds of handing over one micro-batch per direction, pipeline bubble) of the schedule."""
-    v = point.chunks
+    """(exposed seconds of handing over one micro-batch per direction, pipeline bubble) of the schedule.
+
+    With interleaving the embedding sits in the first chunk and the head in the last, so they are passed apart.
+    """
+    P, v, m = point.pipeline, point.chunks, point.micro_batches
+    if P == 1:
+        return 0.0, 0.0
     c = v * hop_s(model, gpu, net, stack, point)
-    f, m, e = stages.first, stages.middle, stages.last
-    _, _, bubble = one_f_one_b(
-        point.pipeline, v, point.micro_batches, f.forward + c, f.backward + c, m.forward + c, m.backward + c,
-        e.forward + c, e.backward + c, 0.0,
+    first, mid, last = stages.first, stages.middle, stages.last
+    heads = 1.0 + edges.mtp_layers
+    embed_f, embed_b = edges.embed_fwd_s + edges.embed_comm_s, edges.embed_bwd_s
+    head_f = heads * (edges.head_fwd_s + edges.head_comm_fwd_s)
+    head_b = heads * (edges.head_bwd_s + edges.head_comm_bwd_s)
+    _, _, bubble = one_f_one_b_with_ends(
+        P, v, m, first.forward - embed_f + c, first.backward - embed_b + c, mid.forward + c, mid.backward + c,
+        last.forward - head_f + c, last.backward - head_b + c, embed_f, embed_b, head_f, head_b, 0.0,
     )  # fmt: skip
     return c, bubble
 
@@ -171,5 +180,5 @@ def price_iteration(
     the bubble.
     """
     stages = price_stages(model, gpu, stack, point, dense, moe, edges)
-    crossing, bubble = price_schedule(model, gpu, net, stack, point, stages)
+    crossing, bubble = price_schedule(model, gpu, net, stack, point, edges, stages)
     return finish_iteration(model, gpu, net, stack, point, edges, stages, crossing, bubble)

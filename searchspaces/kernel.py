@@ -171,7 +171,7 @@ def _score_chunk(hw, T, P, C, E, b, X, sp, split, v, base, axes, dense, moe, edg
             if reason != OK:
                 counts[reason] += n_zero
                 continue
-            crossing, bubble = price_schedule(hw.model, hw.gpu, hw.net, hw.stack, point, stages)
+            crossing, bubble = price_schedule(hw.model, hw.gpu, hw.net, hw.stack, point, edges, stages)
             for izero in range(n_zero):
                 zero = axes.zero[izero]
                 index = ((base * axes.recompute.shape[0] + imode) * n_order + iorder) * n_zero + izero

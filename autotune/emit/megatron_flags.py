@@ -8,9 +8,9 @@ degree; `--recompute-modules` does nothing without a granularity.
 from __future__ import annotations
 
 from autotune.emit.base import chunk_layers, recomputed_layers
-from autotune.recompute import selective_modules
 from autotune.errors import Problem
 from autotune.plan import Plan
+from autotune.recompute import selective_modules
 from autotune.specs import ModelSpec
 
 Row = tuple[str | int | float, ...]

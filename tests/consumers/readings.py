@@ -8,6 +8,7 @@ from typing import Any
 from autotune.emit.job import layout
 from autotune.emit.rank_map import ranks
 from autotune.plan import Plan
+from autotune.recompute import selective_modules
 from autotune.specs import ClusterSpec, ModelSpec
 
 
@@ -42,13 +43,13 @@ def differences_megatron(facts: dict[str, Any], cluster: ClusterSpec, model: Mod
         "num_query_groups": m.num_attention_heads if m.multi_latent_attention else m.kv_heads,
         "num_moe_experts": m.num_experts,
         "sequence_parallel": p.sequence_parallel and p.tensor_parallel > 1,
-        **recompute_of(plan),
+        **recompute_of(model, plan),
     }
     wrong = _compare(facts, expected) + _compare(facts["config"], config, "config ")
     return wrong + differences_groups(facts["groups"], cluster, model, plan)
 
 
-def recompute_of(plan: Plan) -> dict[str, Any]:
+def recompute_of(model: ModelSpec, plan: Plan) -> dict[str, Any]:
     """Megatron's fields for the plan's recomputation."""
     every = -(-max(plan.stage_layers) // plan.virtual_stages)
     count = every if plan.recompute_num_layers is None else plan.recompute_num_layers
@@ -57,7 +58,7 @@ def recompute_of(plan: Plan) -> dict[str, Any]:
     if plan.recompute == "full" and count:
         return {"recompute_granularity": "full", "recompute_method": "block", "recompute_num_layers": count}
     if plan.recompute == "selective":
-        return {"recompute_granularity": "selective", "recompute_modules": ["core_attn"]}
+        return {"recompute_granularity": "selective", "recompute_modules": list(selective_modules(model, plan.stack))}
     return {"recompute_granularity": None}
 
 

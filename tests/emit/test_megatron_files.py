@@ -57,7 +57,11 @@ def test_grouped_queries_come_with_their_switch(tmp_path: Path) -> None:
     ("fields", "expected"),
     [
         ({"recompute": "none"}, []),
-        ({"recompute": "selective"}, ["--recompute-granularity", "selective", "--recompute-modules", "core_attn"]),
+        ({"recompute": "selective"}, ["--recompute-granularity", "selective", "--recompute-modules", "layernorm"]),
+        (
+            {"recompute": "selective", "stack": "megatron-2022"},
+            ["--recompute-granularity", "selective", "--recompute-modules", "core_attn"],
+        ),
         ({"recompute": "full"}, ["--recompute-granularity", "full", "--recompute-method", "uniform", "--recompute-num-layers", "1"]),
         (
             {"recompute": "full", "recompute_num_layers": 3},
