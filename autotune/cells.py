@@ -20,7 +20,7 @@ class CellResult(NamedTuple):
     """The exact outcome of one cell."""
 
     time_s: float  # inf when nothing is feasible
-    index: int  # inner index of the best point, -1 when none
+    best_index: int  # inner index of the best point, -1 when none
     over_bytes: float  # how far the closest non-fitting point is over the limit, inf when none
     over_index: int
     counts: tuple[int, ...]  # points by reason code

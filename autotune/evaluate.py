@@ -120,7 +120,7 @@ def _hardware(cluster_json: str, model_json: str, setting: Setting) -> Hardware:
 def _with_layers(hw: Hardware, layers: int) -> Hardware:
     if int(hw.model.layers) == layers:
         return hw
-    changed = hw.model.copy()
+    changed: Any = hw.model.copy()  # type: ignore[attr-defined]  # a record here, see costmodels.records
     changed.layers = layers
     return hw._replace(model=changed)
 

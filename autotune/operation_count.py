@@ -44,7 +44,7 @@ def count() -> float:
     from autotune.cells import CellSearch
     from autotune.search import lattice_of
     from autotune.setting import hardware, target_rules
-    from searchspaces.kernel import Table, empty_results, score_unit
+    from searchspaces import kernel
     from searchspaces.rules import OK
 
     hw = hardware(CLUSTER, MODEL, SETTING, target_rules("megatron"))._replace(memory_limit_bytes=1e18)
@@ -52,14 +52,17 @@ def count() -> float:
     wanted = {(8, 8, 1, 1), (4, 16, 1, 1), (8, 1, 2, 1)}
     lattice = type(lattice)(lattice.model, lattice.gpus, lattice.global_batch, tuple(c for c in lattice.cells if tuple(c) in wanted), lattice.axes)
     cells = CellSearch.prepare(hw, lattice, 1)
-    counting = hw._replace(**{k: _counted(getattr(hw, k)) for k in ("model", "gpu", "net", "stack")})
+    records: dict[str, Any] = {k: _Fields(getattr(hw, k)) for k in ("model", "gpu", "net", "stack")}
+    counting = hw._replace(**records)
+    rows: list[Any] = [_Rows(t) for t in cells.table]
+    score_unit: Any = kernel.score_unit
     points = 0
     total = 0
     for i, cell in enumerate(lattice.cells):
         for ib in range(3):
-            counts, best, miss = empty_results(1)
+            counts, best, miss = kernel.empty_results(1)
             k = int(cells.key_of[i])
-            table = Table(*(_Rows(t) for t in cells.table))
+            table = kernel.Table(*rows)
             COUNT[0] = 0
             score_unit(counting, *(int(d) for d in cell), ib, cells.axes, table, k, counts[0], best[0], miss[0])
             total += COUNT[0]
@@ -82,10 +85,6 @@ class _Rows:
 
     def __getitem__(self, index: Any) -> _Fields:
         return _Fields(self.table[index])
-
-
-def _counted(record: Any) -> _Fields:
-    return _Fields(record)
 
 
 if __name__ == "__main__":

@@ -88,9 +88,9 @@ def problems(error: ValidationError, schema: type[BaseModel], document: Document
             explained.add(at)
         for where, message in _messages(dict(item), path, schema, document.data):
             found[(where, message)] = None
-    for at, items in rejected.items():
+    for at, refusals in rejected.items():
         if at not in explained:
-            found[(at, _wrong_kind(items, _value(document.data, at)))] = None
+            found[(at, _wrong_kind(refusals, _value(document.data, at)))] = None
     merged = _without_mistyped(_one_per_union(list(found)))
     result = [Problem(message, document.file, document.line_of(path), dotted(path)) for path, message in merged]
     result.sort(key=lambda p: p.line)

@@ -93,8 +93,8 @@ class Account:
     def add(self, cell: int, result: CellResult, top: int) -> None:
         """Merge one cell."""
         self.counts += np.array(result.counts)
-        if result.index >= 0:
-            self.best = sorted([*self.best, (result.time_s, cell, result.index)])[:top]
+        if result.best_index >= 0:
+            self.best = sorted([*self.best, (result.time_s, cell, result.best_index)])[:top]
         if result.over_index >= 0:
             self.miss = min(self.miss, (result.over_bytes, cell, result.over_index))
 
@@ -224,8 +224,8 @@ def _study_scorer(cluster: ClusterSpec, model: ModelSpec, options: SearchOptions
         results = kernel([number_of[tuple(p[n] for n in names)] for p in params])
         outcomes = []
         for r in results:
-            constraints = {} if r.index >= 0 else {"hbm_bytes_over": r.over_bytes if r.over_index >= 0 else 1e30}
-            outcomes.append(([r.time_s if r.index >= 0 else 1e30], constraints, _finite(r)))
+            constraints = {} if r.best_index >= 0 else {"hbm_bytes_over": r.over_bytes if r.over_index >= 0 else 1e30}
+            outcomes.append(([r.time_s if r.best_index >= 0 else 1e30], constraints, _finite(r)))
         return outcomes
 
     def scorer(batch: list[int]) -> list[CellResult]:
@@ -244,14 +244,14 @@ def _finite(r: CellResult) -> dict[str, Any]:
     return {
         **r._asdict(),
         "counts": list(r.counts),
-        "time_s": r.time_s if r.index >= 0 else -1.0,
+        "time_s": r.time_s if r.best_index >= 0 else -1.0,
         "over_bytes": r.over_bytes if r.over_index >= 0 else -1.0,
     }
 
 
 def _from_stored(r: CellResult) -> CellResult:
     return r._replace(
-        time_s=r.time_s if r.index >= 0 else float("inf"),
+        time_s=r.time_s if r.best_index >= 0 else float("inf"),
         over_bytes=r.over_bytes if r.over_index >= 0 else float("inf"),
         counts=tuple(r.counts),
     )

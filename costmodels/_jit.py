@@ -42,7 +42,7 @@ def source_hash() -> str:
             digest.update(path.relative_to(root).as_posix().encode())
             digest.update(path.read_bytes())
     versions = (numba.__version__, llvmlite.__version__, numpy.__version__, platform.python_version())
-    digest.update(repr((versions, platform.machine(), numba.config.CPU_NAME, _cpu_name())).encode())
+    digest.update(repr((versions, platform.machine(), getattr(numba.config, "CPU_NAME", None), _cpu_name())).encode())
     return digest.hexdigest()[:16]
 
 
@@ -67,7 +67,7 @@ def _set_cache_folder() -> bool:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError:
         return False
-    numba.config.CACHE_DIR = str(folder)
+    setattr(numba.config, "CACHE_DIR", str(folder))  # noqa: B010 (numba fills this module at run time)
     _drop_old(folder)
     return True
 

@@ -79,8 +79,7 @@ def point_to_point_s(net: Network, gpu: Gpu, nbytes: float, stride: int) -> floa
         return 0.0
     if stride < net.hb_size:
         return 6.6e-6 + nbytes / domain_rate(net, 2, gpu.nvlink_eff)
-    t = 1.4e-5 + nic_latency_s(net, 2 * stride) + nbytes / nic_share(net, 2 * stride)
-    return t
+    return 1.4e-5 + nic_latency_s(net, 2 * stride) + nbytes / nic_share(net, 2 * stride)
 
 
 @jit
