@@ -8,7 +8,7 @@ from costmodels.types import Gpu
 UNFUSED_FORWARD_BYTES = 13.0  # per score element: write 2, softmax 4, dropout 5, read 2
 UNFUSED_BACKWARD_BYTES = 19.0
 UNFUSED_MATMUL_EFF = 0.55  # batched GEMM of the scores, of 16-bit peak; small K
-MISALIGNED_SLOWDOWN = 3.0  # GEMM with a dimension that is not a multiple of 8 (A100: 25 % instead of 78 % of peak)
+MISALIGNED_SLOWDOWN = 10.0  # head size not a multiple of 8: batched products of four BigScience runs (size 108) ask 9 to 17, single ones 3
 RAMP_TOKENS = 400.0  # fused kernels reach half their rate at this sequence length
 
 

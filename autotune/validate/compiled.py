@@ -65,6 +65,7 @@ class Prepared:
 def prepare(scenario: Scenario) -> Prepared:
     """Convert once. Efficiencies are the shipped ones; a fit replaces them."""
     from autotune.constants import gpu_constants, hb_rates, model_constants, network_constants, nic_rates
+    from autotune.evaluate import plan_point
 
     cluster, plan = scenario.cluster, scenario.plan
     spec = cluster.gpu
@@ -73,19 +74,6 @@ def prepare(scenario: Scenario) -> Prepared:
     assert isinstance(hb, list) and isinstance(nic, list)
     net = network_constants(cluster, plan.gpus, plan.hb_domain_size, hb[0], nic[0])
     gpu = gpu_constants(spec, scenario.model.training.precision)
-    return Prepared(model_constants(scenario.model), gpu, net, point_of(scenario), plan.stack, spec.name, cluster.name)
-
-
-def point_of(scenario: Scenario) -> Point:
-    """A plan as the kernel sees it."""
-    plan = scenario.plan
-    layers = plan.stage_layers
-    even = len(set(layers)) == 1
-    whole = -(-max(layers) // plan.virtual_stages)
-    full = 0 if plan.recompute != "full" else (whole if plan.recompute_num_layers is None else plan.recompute_num_layers)
-    return Point(
-        plan.tensor_parallel, plan.pipeline_parallel, plan.data_parallel, plan.context_parallel, plan.expert_parallel,
-        plan.expert_tensor_parallel, plan.virtual_stages, plan.micro_batch_size, plan.micro_batches, int(plan.sequence_parallel),
-        ("none", "selective", "full").index(plan.recompute), full, plan.zero_stage,
-        -1 if even else layers[0], -1 if even else layers[-1], 0,
-    )  # fmt: skip
+    point, layers = plan_point(plan)
+    model = model_constants(scenario.model)._replace(layers=layers)
+    return Prepared(model, gpu, net, point, plan.stack, spec.name, cluster.name)

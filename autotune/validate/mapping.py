@@ -52,7 +52,9 @@ def scenarios(row: Row) -> list[Scenario]:
     stack = stack_of(row.framework, row.overlap_flags)
     cluster = cluster_of(row, stack)
     model = model_of(row)
-    found = [_scenario(row, stack, cluster, model, *choice) for choice in _choices(row, stack)]
+    found = [
+        _scenario(row, stack, cluster, model, grid, *choice) for choice in _choices(row, stack) for grid in _expert_degrees(row, model)
+    ]
     if not found:
         raise Unscorable("batch not divisible by data parallelism")
     return found
@@ -201,13 +203,15 @@ def _recompute(text: str) -> str:
     return {"selective-op": "selective", "selective-layer": "full"}.get(text, text)
 
 
-def _scenario(row: Row, stack: str, cluster: ClusterSpec, model: ModelSpec, b: int, v: int, recompute: str, note: str) -> Scenario:
+def _scenario(
+    row: Row, stack: str, cluster: ClusterSpec, model: ModelSpec, grid: tuple[int, int, str], b: int, v: int, recompute: str, note: str
+) -> Scenario:
     data = _data(row)
     layers, illegal = stage_split(model, row.pp or 1, stack)
     micro_batches = (row.global_batch or 1) // (b * data)
     if stack == "nanotron" and micro_batches < (row.pp or 1) - 1:
         illegal = "fewer micro-batches than pipeline stages - 1"
-    expert, expert_tensor = _expert_degrees(row, model)
+    expert, expert_tensor, grid_note = grid
     plan = Plan(
         tensor_parallel=row.tp or 1,
         pipeline_parallel=row.pp or 1,
@@ -228,7 +232,7 @@ def _scenario(row: Row, stack: str, cluster: ClusterSpec, model: ModelSpec, b: i
         fabric=cluster.network.fabric,
         stack=stack,
     )
-    return Scenario(cluster, model, plan, note, illegal)
+    return Scenario(cluster, model, plan, " ".join(filter(None, (note, grid_note))), illegal)
 
 
 def _recomputed_layers(row: Row, layers: int) -> int | None:
@@ -257,11 +261,12 @@ def _zero(row: Row, stack: str) -> int:
     return int(stack in CORE or stack.startswith("internevo"))
 
 
-def _expert_degrees(row: Row, model: ModelSpec) -> tuple[int, int]:
+def _expert_degrees(row: Row, model: ModelSpec) -> list[tuple[int, int, str]]:
+    """(expert, expert-tensor, note): where the second is not printed, whole experts, or split like the dense layers."""
     if not model.num_experts:
-        return 1, 1
+        return [(1, 1, "")]
     ep, ranks = row.ep or 1, (row.n_gpus or 1) // (row.pp or 1)
     if row.etp:
-        return ep, row.etp
-    tensor = row.tp or 1  # Megatron's default: experts are split like the dense layers
-    return ep, tensor if ranks % (ep * tensor) == 0 else 1
+        return [(ep, row.etp, "")]
+    sizes = [x for x in dict.fromkeys((1, row.tp or 1)) if ranks % (ep * x) == 0] or [1]
+    return [(ep, x, f"expert_tensor_parallel={x}" if len(sizes) > 1 else "") for x in sizes]

@@ -80,8 +80,8 @@ class Row:
 
     @property
     def choice_key(self) -> tuple[object, ...]:
-        """Runs with equal keys are alternatives: same model, GPU type and count, batch, sequence, on one machine."""
-        shape = (self.model_name, self.layers, self.hidden)
+        """Runs with equal keys are alternatives: same model (shape included), GPU type and count, batch, sequence, on one machine."""
+        shape = (self.model_name, self.layers, self.hidden, self.heads, self.kv_heads, self.moe_experts)
         return (self.system_group, *shape, self.gpu, self.n_gpus, self.global_batch, self.seq_len)
 
 

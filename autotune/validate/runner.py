@@ -85,17 +85,13 @@ def score_row(row: Row, predict: Predictor) -> Result:
 
 
 def _choose(options: list[tuple[Scenario, Prediction]]) -> tuple[Scenario, Prediction]:
-    """The reading the planner itself would run: the fastest that fits.
+    """The reading a tuned run would have: the fastest that memory does not rule out, else the one that needs least.
 
-    The run did complete, so with none that fits, the memory prediction is wrong by some: the fastest within `SLACK` times
-    the capacity is taken, else the one that needs least.
+    The run did complete, so a reading counts as possible while its predicted peak is within `SLACK` of the capacity.
     """
     if len(options) == 1:
         return options[0]
     allowed = [o for o in options if not o[1].refused] or options
-    fitting = [o for o in allowed if o[1].fits]
-    if fitting:
-        return min(fitting, key=lambda o: o[1].time_s)
     near = [o for o in allowed if max(o[1].stage_bytes, default=0.0) <= SLACK * o[1].capacity_bytes]
     if near:
         return min(near, key=lambda o: o[1].time_s)
