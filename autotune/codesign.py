@@ -22,10 +22,14 @@ OBJECTIVES = ("time", "cost", "power", "usd_per_token")
 MAX_GRID = 512  # settings enumerated without being asked; above this, and for continuous axes, settings are sampled
 DEFAULT_SAMPLES = 64
 WORST = 1e30
+REFERENCE_GBPS = 400.0
 
 
 def network_bill(cluster: ClusterSpec, setting: Setting) -> tuple[float, float]:
-    """(dollars, watts) of a setting's scale-out network, in the cluster's price set."""
+    """(dollars, watts) of a setting's scale-out network, in the cluster's price set.
+
+    Price sets are for 400 Gb/s ports; other NIC rates cost and draw in proportion. NVLink is part of the GPUs' price.
+    """
     from autotune.network_report import prices_of
     from costmodels import fabrics
     from costmodels.fabrics import prices
@@ -41,7 +45,8 @@ def network_bill(cluster: ClusterSpec, setting: Setting) -> tuple[float, float]:
     except ValueError as e:
         raise InputError.of(str(e), key="network") from None
     price = prices_of(cluster)
-    return float(prices.cost_usd(bill, price)), float(prices.power_w(bill, price))
+    share = setting.nic_Gbps / REFERENCE_GBPS
+    return share * float(prices.cost_usd(bill, price)), share * float(prices.power_w(bill, price))
 
 
 def objective_values(cluster: ClusterSpec, setting: Setting, time_s: float, objectives: tuple[str, ...], tokens: float) -> list[float]:
@@ -123,7 +128,7 @@ class _Settings:
         self.cluster, self.model, self.options = cluster, model, options
         self.counts = np.zeros(N_REASONS, dtype=np.int64)
         self.size = 0
-        self.found: list[Evaluation] = []
+        self.found: list[tuple[Setting, Evaluation]] = []  # the best plan of each setting that has one
         self.rows: list[dict[str, Any]] = []
         self.misses: list[str] = []
 
@@ -137,8 +142,9 @@ class _Settings:
             self.size += r["points"]
             self.counts += np.array(r["counts"])
             if r["plan"]:
-                plan = Plan.from_dict(r["plan"])
-                self.found.append(evaluate(self._cluster_at(Setting(**r["setting"])), self.model, plan, self.options.target))
+                setting = Setting(**r["setting"])
+                best = evaluate(self._cluster_at(setting), self.model, Plan.from_dict(r["plan"]), self.options.target)
+                self.found.append((setting, best))
 
     def evaluate(self, params: list[dict[str, Any]]) -> list[tuple[list[float], dict[str, float], dict[str, Any]]]:
         return [self._one(Setting(**p)) for p in params]
@@ -155,7 +161,7 @@ class _Settings:
         if setting.gpus % setting.hb_domain_size:
             return [WORST] * len(objectives), {"hb_divides_gpus": 1.0}, row
         try:
-            account, cells, _ = solve_setting(self.cluster, self.model, setting, replace(self.options, trials=None, study=False))
+            account, cells, _ = solve_setting(self.cluster, self.model, setting, replace(self.options, top=1, trials=None, study=False))
         except InputError as e:
             row["refused"] = e.message
             return [WORST] * len(objectives), {"fabric": 1.0}, row
@@ -164,12 +170,12 @@ class _Settings:
         self.counts += account.counts
         if not account.best:
             return [WORST] * len(objectives), {"hbm_bytes_over": min(account.miss[0], WORST)}, row
-        best = evaluations(self._cluster_at(setting), self.model, setting, account, cells, self.options.target)
-        self.found += best
-        row["iteration_time_s"], row["plan"] = best[0].iteration_time_s, best[0].plan.to_dict()
-        row["tokens_per_s_per_gpu"], row["mfu"] = best[0].tokens_per_s_per_gpu, best[0].mfu
+        best = evaluations(self._cluster_at(setting), self.model, setting, account, cells, self.options.target)[0]
+        self.found.append((setting, best))
+        row["iteration_time_s"], row["plan"] = best.iteration_time_s, best.plan.to_dict()
+        row["tokens_per_s_per_gpu"], row["mfu"] = best.tokens_per_s_per_gpu, best.mfu
         tokens = setting.global_batch_size * self.model.seq_length
-        values = objective_values(self._cluster_at(setting), setting, best[0].iteration_time_s, objectives, tokens)
+        values = objective_values(self._cluster_at(setting), setting, best.iteration_time_s, objectives, tokens)
         row["objectives"] = dict(zip(objectives, values, strict=True))
         return values, {}, row
 
@@ -183,10 +189,12 @@ class _Settings:
             report["optimality"] = f"best of {len(self.rows)} sampled hardware settings, each exact over its plans"
         if not self.found and not interrupted:
             raise InfeasibleError("no hardware setting has a plan that is legal and fits", search=report)
-        # Batches differ in tokens, so settings are compared by time per token.
-        self.found.sort(key=lambda e: e.iteration_time_s / e.plan.global_batch_size)
+        # Batches and GPU counts differ, so settings are compared by what one GPU gets done in a second.
+        self.found.sort(key=lambda x: -x[1].tokens_per_s_per_gpu)
+        shown = self.found[: self.options.top]
         rows = [{k: v for k, v in r.items() if k not in ("counts",)} for r in self.rows]
         front = [{k: v for k, v in r.items() if k != "counts"} for r in run.pareto()] if len(self.options.objectives) > 1 else []
         return SearchResult(
-            self.found[: self.options.top], report, inputs_of(self.cluster, self.model, self.options), self.options.seed, interrupted, rows, front
-        )
+            [e for _, e in shown], report, inputs_of(self.cluster, self.model, self.options), self.options.seed, interrupted,
+            rows, front, [s for s, _ in shown],
+        )  # fmt: skip

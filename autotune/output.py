@@ -69,7 +69,7 @@ def console(stderr: bool = False) -> Console:
     """A rich console; imported here so that start-up stays fast."""
     from rich.console import Console
 
-    width = None if (sys.stderr if stderr else sys.stdout).isatty() else 160
+    width = None if (sys.stderr if stderr else sys.stdout).isatty() else 220
     return Console(stderr=stderr, width=width, highlight=False)
 
 

@@ -55,6 +55,7 @@ class SearchResult:
     interrupted: bool = False
     settings: list[dict[str, Any]] = field(default_factory=list)  # co-design: one entry per hardware setting tried
     pareto: list[dict[str, Any]] = field(default_factory=list)
+    plan_settings: list[Setting] = field(default_factory=list)  # co-design: the setting of each plan
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `search`."""

@@ -15,6 +15,7 @@ from autotune.outdir import OutputFolder
 from autotune.output import console, jsonable, table, warn
 from autotune.plan import Plan
 from autotune.search import SearchOptions, SearchResult, search
+from autotune.setting import Setting
 from autotune.specs import ClusterSpec, ModelSpec
 
 COLUMNS = ("T", "P", "D", "C", "E", "v", "micro", "m", "SP", "recompute", "ZeRO", "iteration s", "tokens/s/GPU", "MFU", "peak GiB", "bubble", "exposed comm")
@@ -79,10 +80,11 @@ def print_result(result: SearchResult, cluster: ClusterSpec, model: ModelSpec, o
         columns = ["", *(("GPUs", "HB size", "HB GB/s", "NIC Gb/s", "batch") if codesign else ()), *COLUMNS]
         rows = []
         for i, e in enumerate(result.plans):
-            extra = _setting_cells(e, result) if codesign else []
+            extra = _setting_cells(result.plan_settings[i]) if codesign else []
             rows.append([str(i + 1), *extra, *plan_row(e)])
         best = result.plans[0]
-        title = f"{model.name} on {best.plan.gpus} x {gpu_of(cluster).name}, {best.plan.fabric}, HB domain {best.plan.hb_domain_size}, batch {best.plan.global_batch_size}"
+        title = f"{model.name} on {best.plan.gpus} x {gpu_of(cluster).name}, {best.plan.fabric}"
+        title += ", best plan of each setting" if codesign else f", HB domain {best.plan.hb_domain_size}, batch {best.plan.global_batch_size}"
         out_console.print(table(title, columns, rows, right=set(range(len(columns))) - {columns.index("SP"), columns.index("recompute")}))
         text = training_text(best, cluster, model)
         if text:
@@ -101,10 +103,9 @@ def print_result(result: SearchResult, cluster: ClusterSpec, model: ModelSpec, o
         out_console.print(f"launch files: {out} ({', '.join(f'{t}/' for t in written if t != 'plan')})")
 
 
-def _setting_cells(e: Evaluation, result: SearchResult) -> list[str]:
-    rate = next((r["setting"]["hb_bandwidth_GBps"] for r in result.settings if r["plan"] and r["plan"]["id"] == e.plan.id), None)
-    p = e.plan
-    return [str(p.gpus), str(p.hb_domain_size), f"{rate:g}" if rate else "", f"{p.nic_Gbps:g}", str(p.global_batch_size)]
+def _setting_cells(s: Setting) -> list[str]:
+    rates = (f"{s.hb_bandwidth_GBps:.4g}", f"{s.nic_Gbps:.4g}")
+    return [str(s.gpus), str(s.hb_domain_size), *rates, str(s.global_batch_size)]
 
 
 def write_csv(result: SearchResult, stream: TextIO) -> None:
