@@ -12,12 +12,24 @@ from costmodels.groups import pipeline_stride
 from costmodels.layer import LayerCost
 from costmodels.memory import dynamic_bytes, gathered_parameters, state_bytes
 from costmodels.pipeline import one_f_one_b_with_ends
-from costmodels.stages import StageTime, stage_time, stage_total
+from costmodels.stages import (
+    StageTime,
+    expert_stage,
+    stage_layer_count,
+    stage_moe_layers,
+    stage_parameters,
+    stage_time,
+    stage_total,
+)
 from costmodels.types import Breakdown, Gpu, Model, Network, Point, Stack
 
 
 class Stages(NamedTuple):
-    """The stages that can be critical, and their activations, logits and temporaries in bytes."""
+    """The stages that can be critical, and their activations, logits and temporaries in bytes.
+
+    `middle` is the heaviest middle stage, `middle_bytes` belong to stage 1. `expert_stage` is 1 where the middle stages are
+    alike, else the first with the most expert layers.
+    """
 
     first: StageTime
     middle: StageTime
@@ -25,6 +37,7 @@ class Stages(NamedTuple):
     first_bytes: float
     middle_bytes: float
     last_bytes: float
+    expert_stage: int
 
 
 class Iteration(NamedTuple):
@@ -88,6 +101,7 @@ def price_stages(
     first_bytes = total_dynamic(model, stack, point, dense, moe, edges, 0)
     last, middle = first, first
     last_bytes, middle_bytes = first_bytes, first_bytes
+    experts = 1
     if P > 1:
         last = stage_time(model, gpu, stack, point, dense, moe, edges, P - 1)
         last_bytes = total_dynamic(model, stack, point, dense, moe, edges, P - 1)
@@ -95,7 +109,10 @@ def price_stages(
     if P > 2:
         middle = stage_time(model, gpu, stack, point, dense, moe, edges, 1)
         middle_bytes = total_dynamic(model, stack, point, dense, moe, edges, 1)
-    return Stages(first, middle, last, first_bytes, middle_bytes, last_bytes)
+        experts = expert_stage(model, point)
+        if experts > 1:
+            middle = heavier(middle, stage_time(model, gpu, stack, point, dense, moe, edges, experts))
+    return Stages(first, middle, last, first_bytes, middle_bytes, last_bytes, experts)
 
 
 @jit
@@ -109,22 +126,33 @@ def total_dynamic(
 
 @jit
 def stage_peak(
-    stack: Stack, point: Point, stage: StageTime, dynamic: float, layer_params: float, edge_params: float
+    stack: Stack, point: Point, params: float, expert_params: float, dynamic: float, layer_params: float, edge_params: float
 ) -> float:
-    """Peak bytes of a stage from its parameters and its dynamic memory."""
-    w, g, o, buffers = state_bytes(stack, point, stage.dense_params, stage.expert_params, layer_params, edge_params)
+    """Peak bytes of a stage from its dense and expert parameters and its dynamic memory."""
+    w, g, o, buffers = state_bytes(stack, point, params, expert_params, layer_params, edge_params)
     return w + g + o + stack.reserve_bytes + (1.0 + stack.fragmentation) * (dynamic + buffers)
 
 
 @jit
-def peak_memory(stack: Stack, point: Point, dense: LayerCost, moe: LayerCost, edges: EdgeCost, stages: Stages) -> float:
-    """Largest stage total. Only the ends and the first middle stage can be largest: in-flight counts fall along the pipeline."""
+def peak_memory(
+    model: Model, stack: Stack, point: Point, dense: LayerCost, moe: LayerCost, edges: EdgeCost, stages: Stages
+) -> float:
+    """Largest stage total. Only the ends and the middle stages up to the first with the most experts can be largest:
+    in-flight counts fall along the pipeline."""
     layer, edge = gathered_parameters(dense, moe, edges)
-    peak = stage_peak(stack, point, stages.first, stages.first_bytes, layer, edge)
+    first, middle, last = stages.first, stages.middle, stages.last
+    peak = stage_peak(stack, point, first.dense_params, first.expert_params, stages.first_bytes, layer, edge)
     if point.pipeline > 1:
-        peak = max(peak, stage_peak(stack, point, stages.last, stages.last_bytes, layer, edge))
-    if point.pipeline > 2:
-        peak = max(peak, stage_peak(stack, point, stages.middle, stages.middle_bytes, layer, edge))
+        peak = max(peak, stage_peak(stack, point, last.dense_params, last.expert_params, stages.last_bytes, layer, edge))
+    if point.pipeline > 2 and stages.expert_stage == 1:
+        peak = max(peak, stage_peak(stack, point, middle.dense_params, middle.expert_params, stages.middle_bytes, layer, edge))
+    elif point.pipeline > 2:
+        for stage in range(1, stages.expert_stage + 1):
+            count = stage_layer_count(model.layers, point.pipeline, point.first_layers, point.last_layers, stage)
+            n_moe = 1.0 * stage_moe_layers(model, point, stage, count)
+            params, expert = stage_parameters(model, point, dense, moe, edges, stage, count, n_moe)
+            dynamic = total_dynamic(model, stack, point, dense, moe, edges, stage)
+            peak = max(peak, stage_peak(stack, point, params, expert, dynamic, layer, edge))
     return peak
 
 

@@ -70,6 +70,28 @@ def stage_moe_layers(model: Model, point: Point, stage: int, count: int) -> int:
 
 
 @jit
+def expert_stage(model: Model, point: Point) -> int:
+    """The first middle stage with the most expert layers: 1 where all middle stages are alike.
+
+    They differ where leading dense layers reach past the first stage, or where expert and dense layers alternate.
+
+    >>> from costmodels.examples import POINT, TINY
+    >>> model = TINY._replace(layers=12, experts=4, dense_first=3)
+    >>> expert_stage(model, POINT._replace(pipeline=4)), expert_stage(model, POINT._replace(pipeline=4, first_layers=2, last_layers=2))
+    (1, 2)
+    """
+    if model.experts == 0 or (model.dense_first == 0 and model.moe_every == 1):
+        return 1
+    best, most = 1, -1
+    for stage in range(1, point.pipeline - 1):
+        count = stage_layer_count(model.layers, point.pipeline, point.first_layers, point.last_layers, stage)
+        found = stage_moe_layers(model, point, stage, count)
+        if found > most:
+            best, most = stage, found
+    return best
+
+
+@jit
 def recomputed_share(point: Point, count: int) -> float:
     """Share of a stage's layers that full recompute re-runs (block method: the first n of each chunk).
 

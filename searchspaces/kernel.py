@@ -180,7 +180,7 @@ def _score_chunk(hw, T, P, C, E, b, X, sp, split, v, base, axes, dense, moe, edg
                     point = make_point(
                         hw.model.layers, hw.gpus, hw.batch, T, P, C, E, b, X, sp, split, v, zero, mode, axes.order[iorder]
                     )
-                    over = peak_memory(hw.stack, point, dense, moe, edges, stages) - hw.memory_limit_bytes
+                    over = peak_memory(hw.model, hw.stack, point, dense, moe, edges, stages) - hw.memory_limit_bytes
                     if over > 0.0:
                         reason = MEMORY
                         if over < miss[0]:

@@ -29,6 +29,10 @@ SPACES = {
     "latent attention, leading dense layers, prediction layer": (
         cluster_spec(8), model_spec("mla", 8, num_layers=6, search={**ONE, "micro_batch_size": 1, "recompute": ["selective", "full"], "zero_stage": 1}),
     ),
+    "leading dense layers that reach past the first stage": (
+        cluster_spec(8, memory_reserve_GiB=72.0), model_spec("mla", 16, num_layers=12, first_k_dense=3, search={
+            "virtual_stages": 1, "micro_batch_size": 1, "recompute": ["none", "full"], "pipeline_parallel": 4}),
+    ),
     "uneven layers": (cluster_spec(8, hb=4), model_spec("gqa", 8, num_layers=7, search={**ONE, "zero_stage": 1})),
     "alternating experts": (
         cluster_spec(12, hb=4), model_spec("alternating", 12, num_layers=9, search={**ONE, "recompute": "none", "zero_stage": 1}),
@@ -71,12 +75,12 @@ def test_counts_by_reason(name):
 def test_best_of_every_cell(name):
     cells, results = whole_search(name)
     expected = brute_force(name).feasible
-    found = {tuple(c): r for c, r in zip(cells.lattice.cells, results, strict=True) if r.index >= 0}
+    found = {tuple(c): r for c, r in zip(cells.lattice.cells, results, strict=True) if r.best_index >= 0}
     assert found.keys() == expected.keys()
     for cell, points in expected.items():
         time_s, point = min(points, key=lambda p: p[0])
         assert found[cell].time_s == time_s
-        assert cells.lattice.point(cells.lattice.cells[cells.lattice.cells.index(cell)], found[cell].index) == point
+        assert cells.lattice.point(cells.lattice.cells[cells.lattice.cells.index(cell)], found[cell].best_index) == point
 
 
 @pytest.mark.parametrize("name", SPACES)
