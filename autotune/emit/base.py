@@ -46,11 +46,11 @@ TARGET_CAPABILITIES: dict[str, Capability] = {
     "megatron-bridge": MEGATRON,
     # 2023: no context parallelism, experts only as top-1 switch layers, stages of equal size, no MLA, no FSDP.
     "megatron-lm-2023": Capability(
-        context=0, moe=0, mla=0, expert_tensor=0, uneven_stages=0, max_zero=1, data_outside_pipeline=0,
+        context=0, moe=0, mla=0, expert_tensor=0, uneven_stages=0, max_zero=1, selective_recompute=0, data_outside_pipeline=0,
     ),
     "megatron-deepspeed": Capability(
         context=0, moe=0, mla=0, expert_tensor=0, interleave=0, interleave_m_multiple_of_p=0, uneven_stages=0,
-        partial_recompute=0, data_outside_pipeline=0,
+        selective_recompute=0, partial_recompute=0, data_outside_pipeline=0,
     ),
     "deepspeed": Capability(
         context=0, sequence_parallel=0, expert_tensor=0, interleave=0, interleave_m_multiple_of_p=0, uneven_stages=0,
@@ -83,7 +83,7 @@ class Target:
     versions: str
     launchers: tuple[str, ...]  # the first is the default
     build: Callable[[ClusterSpec, ModelSpec, Plan, Options], Files]
-    left_to_script: tuple[str, ...] = ()  # capabilities a search does not assume, which the user's own model script may have
+    beyond_search: tuple[str, ...] = ()  # capabilities that a given plan may use, though a search does not propose them
 
     @property
     def capabilities(self) -> Capability:
@@ -92,8 +92,8 @@ class Target:
 
     @property
     def accepts(self) -> Capability:
-        """What files can be written for: the capabilities, and what is left to the user's model script."""
-        return self.capabilities._replace(**dict.fromkeys(self.left_to_script, 1))
+        """What files can be written for: the capabilities, and what a given plan may use beyond them."""
+        return self.capabilities._replace(**dict.fromkeys(self.beyond_search, 1))
 
 
 def is_executable(text: str) -> bool:

@@ -143,5 +143,5 @@ TARGET = Target(
     VERSIONS,
     ("pdsh", "torchrun", "slurm", "kubernetes"),
     build,
-    left_to_script=("sequence_parallel", "selective_recompute"),
+    beyond_search=("sequence_parallel", "selective_recompute"),  # left to the user's own model
 )

@@ -13,6 +13,7 @@ from autotune.emit.megatron_flags import Row
 from autotune.emit.shell import Raw
 from autotune.errors import Problem
 from autotune.plan import Plan
+from autotune.recompute import selective_modules
 from autotune.specs import ClusterSpec, ModelSpec
 
 VERSIONS = "Megatron-LM of late 2023 (core 0.4, pretrain_gpt.py)"
@@ -45,6 +46,8 @@ def problems(model: ModelSpec, plan: Plan) -> list[Problem]:
         (m.add_qkv_bias and not m.add_bias_linear, "add_qkv_bias", "no bias on QKV alone"),
         (m.mtp_num_layers > 0, "mtp_num_layers", "no multi-token prediction"),
         (m.position_embedding_type == "none", "position_embedding_type", "positions are learned or rotary"),
+        (plan.recompute == "selective" and selective_modules(m, plan.stack) != ("core_attn",), "recompute",
+         f"selective recomputation re-runs core attention only, stack {plan.stack} plans with other modules: unavailable"),
         (plan.virtual_stages > 1 and plan.pipeline_parallel == 2, "virtual_stages",
          "its interleaved schedule needs a pipeline of more than 2 stages"),
     ]  # fmt: skip
@@ -132,4 +135,5 @@ def build(cluster: ClusterSpec, model: ModelSpec, plan: Plan, options: Options) 
     return launchers.files(options.launcher or TARGET.launchers[0], job)
 
 
-TARGET = Target("megatron-lm-2023", "Megatron-LM as of late 2023", VERSIONS, ("torchrun", "slurm", "pdsh", "kubernetes"), build)
+TARGET = Target("megatron-lm-2023", "Megatron-LM as of late 2023", VERSIONS, ("torchrun", "slurm", "pdsh", "kubernetes"), build,
+                ("selective_recompute",))  # fmt: skip

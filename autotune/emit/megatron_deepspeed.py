@@ -16,6 +16,7 @@ from autotune.emit.megatron_flags import Row
 from autotune.emit.shell import Raw
 from autotune.errors import Problem
 from autotune.plan import Plan
+from autotune.recompute import selective_modules
 from autotune.specs import ClusterSpec, ModelSpec
 
 VERSIONS = "Megatron-DeepSpeed at 207b2d5 with DeepSpeed 0.16 to 0.19"
@@ -45,6 +46,8 @@ def problems(model: ModelSpec, plan: Plan) -> list[Problem]:
         (m.add_qkv_bias and not m.add_bias_linear, "add_qkv_bias", "no bias on QKV alone"),
         (m.mtp_num_layers > 0, "mtp_num_layers", "no multi-token prediction"),
         (m.training.precision == "fp8", "training.precision", "no fp8 under DeepSpeed"),
+        (plan.recompute == "selective" and selective_modules(m, plan.stack) != ("core_attn",), "recompute",
+         f"selective recomputation re-runs core attention only, stack {plan.stack} plans with other modules: unavailable"),
         (plan.zero_stage >= 2 and plan.recompute == "selective", "recompute",
          "selective recomputation is Megatron's own and not used without its pipeline engine"),
     ]  # fmt: skip
@@ -153,4 +156,5 @@ def build(cluster: ClusterSpec, model: ModelSpec, plan: Plan, options: Options) 
     return files | launchers.files(options.launcher or TARGET.launchers[0], job)
 
 
-TARGET = Target("megatron-deepspeed", "Megatron-DeepSpeed", VERSIONS, ("pdsh", "torchrun", "slurm", "kubernetes"), build)
+TARGET = Target("megatron-deepspeed", "Megatron-DeepSpeed", VERSIONS, ("pdsh", "torchrun", "slurm", "kubernetes"), build,
+                ("selective_recompute",))  # fmt: skip

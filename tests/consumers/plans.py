@@ -142,6 +142,8 @@ def draw_for(target: str, source: random.Random) -> tuple[ModelSpec, Plan]:
             if target == "torchtitan":
                 changes |= {"zero_stage": source.choice([0, 2, 2, 3, 3]), "expert_tensor_parallel": 1}
                 changes["recompute"] = "full" if plan.recompute == "full" else "none"
+            if target in ("megatron-lm-2023", "megatron-deepspeed"):
+                changes["stack"] = "megatron-2022"  # where selective means core attention, the only kind these programs have
             changes["recompute_num_layers"] = None if target != "megatron-lm-2023" else plan.recompute_num_layers
         plan = dataclasses.replace(plan, **changes)
         ranks = plan.gpus // plan.pipeline_parallel

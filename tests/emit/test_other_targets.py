@@ -94,13 +94,20 @@ MEGATRON_DEEPSPEED_OPTIONS = ["--num-layers", "--hidden-size", "--ffn-hidden-siz
 
 @pytest.mark.parametrize(
     "fields",
-    [{}, {"recompute": "full"}, {"recompute": "selective"}, {"pipeline_parallel": 1, "data_parallel": 16, "stage_layers": (32,), "zero_stage": 3}],
+    [{}, {"recompute": "full"}, {"recompute": "selective", "stack": "megatron-2022"}, {"pipeline_parallel": 1, "data_parallel": 16, "stage_layers": (32,), "zero_stage": 3}],
 )
 def test_megatron_deepspeed_uses_only_its_options(tmp_path: Path, fields: dict[str, Any]) -> None:
     files = emit("megatron-deepspeed", make_cluster(), make_model(), make_plan(**fields), Options("torchrun"))
     argv = run(files, "launch.sh", tmp_path, DATA_PATH="/d", TOKENIZER_MODEL="/t", CHECKPOINT_PATH="/c")["torchrun"]
     program = argv[argv.index("./pretrain_gpt.py") + 1 :]
     assert {a for a in program if a.startswith("--")} <= set(MEGATRON_DEEPSPEED_OPTIONS)
+
+
+@pytest.mark.parametrize("target", ["megatron-lm-2023", "megatron-deepspeed"])
+def test_older_programs_re_run_core_attention_only(target: str) -> None:
+    emit(target, make_cluster(), make_model(), make_plan(recompute="selective", stack="megatron-2022"))
+    with pytest.raises(InputError, match="core attention only"):
+        emit(target, make_cluster(), make_model(), make_plan(recompute="selective", stack="megatron-core"))
 
 
 def test_2023_spelling_of_interleaving(tmp_path: Path) -> None:
