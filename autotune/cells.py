@@ -11,7 +11,17 @@ from autotune.parallel import run_parallel
 from costmodels.edges import EdgeCost
 from costmodels.layer import LayerCost
 from costmodels.records import record_view
-from searchspaces.kernel import N_EDGE, N_LAYER, AxisValues, Hardware, Table, bound_cells, build_table, empty_results, score_cells
+from searchspaces.kernel import (
+    N_EDGE,
+    N_LAYER,
+    AxisValues,
+    Hardware,
+    Table,
+    bound_cells,
+    build_table,
+    empty_results,
+    score_cells,
+)
 from searchspaces.lattice import Cell, Lattice
 from searchspaces.rules import BOUND, N_REASONS
 

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import product
+from math import log2
 from typing import Any
 
 from autotune.cluster_checks import gpu_counts, gpu_of, hb_sizes
-from autotune.constants import GB, GIB, gbps_to_Bps, gpu_constants, hb_rates, model_constants, network_constants, nic_rates, stack_constants
-from autotune.errors import InputError
+from autotune.constants import (
+    GB,
+    GIB,
+    gbps_to_Bps,
+    gpu_constants,
+    hb_rates,
+    model_constants,
+    network_constants,
+    nic_rates,
+    stack_constants,
+)
+from autotune.output import note
 from autotune.specs import Calibration, ClusterSpec, ModelSpec, Range
 from costmodels.records import as_record
 from searchspaces.kernel import Hardware
 from searchspaces.rules import TargetRules
 
+DEFAULT_BATCH_TOKENS = 1 << 22
 AXES = ("gpus", "hb_domain_size", "hb_bandwidth_GBps", "nic_Gbps", "fabric", "global_batch_size")
 
 
@@ -38,7 +50,8 @@ def setting_axes(cluster: ClusterSpec, model: ModelSpec) -> dict[str, Any]:
     """Values of every axis: a list, or a `Range` where the file gives a continuous one. HB sizes that fit no GPU count are out."""
     batches = model.training.global_batch_size
     if batches is None:
-        raise InputError.of("training.global_batch_size is needed", key="training.global_batch_size")
+        batches = default_batch(model.seq_length)
+        note(f"training.global_batch_size is not given: planning for {batches} sequences, about 4 million tokens per batch")
     counts = gpu_counts(cluster)
     hb = hb_rates(cluster)
     nic = nic_rates(cluster)
@@ -50,6 +63,15 @@ def setting_axes(cluster: ClusterSpec, model: ModelSpec) -> dict[str, Any]:
         "fabric": [cluster.network.fabric],
         "global_batch_size": batches if isinstance(batches, list) else [batches],
     }
+
+
+def default_batch(seq_length: int) -> int:
+    """A power of two of sequences with about 4 million tokens, as dense models of tens of billions of parameters are trained.
+
+    >>> default_batch(8192), default_batch(4096), default_batch(10_000_000)
+    (512, 1024, 1)
+    """
+    return 1 << max(0, round(log2(DEFAULT_BATCH_TOKENS / seq_length)))
 
 
 def is_single(axes: dict[str, Any]) -> bool:
