@@ -56,6 +56,7 @@ class SearchResult:
     settings: list[dict[str, Any]] = field(default_factory=list)  # co-design: one entry per hardware setting tried
     pareto: list[dict[str, Any]] = field(default_factory=list)
     plan_settings: list[Setting] = field(default_factory=list)  # co-design: the setting of each plan
+    answers: dict[str, Any] = field(default_factory=dict)  # what limits the best plan, the rule of thumb, what to change
 
     def to_dict(self) -> dict[str, Any]:
         """The JSON document of `search`."""
@@ -66,6 +67,8 @@ class SearchResult:
             "versions": versions(),
             "seed": self.seed,
         }
+        if self.answers:
+            document["answers"] = self.answers
         if self.settings:
             document["settings"] = self.settings
         if self.pareto:
@@ -203,7 +206,26 @@ def _search_one(cluster: ClusterSpec, model: ModelSpec, setting: Setting, option
 
         raise explain_infeasible(cluster, model, setting, account, cells, options, report)
     plans = evaluations(cluster, model, setting, account, cells, options.target)
-    return SearchResult(plans, report, inputs_of(cluster, model, options), options.seed, interrupted)
+    answers = answers_for(cluster, model, plans, options.target) if options.study and plans else {}
+    return SearchResult(plans, report, inputs_of(cluster, model, options), options.seed, interrupted, answers=answers)
+
+
+def answers_for(cluster: ClusterSpec, model: ModelSpec, plans: list[Evaluation], target: str) -> dict[str, Any]:
+    """What people ask next: what limits the best plan, another shape, the rule-of-thumb plan, the best single changes."""
+    from autotune import answers
+
+    best = plans[0]
+    found: dict[str, Any] = {"limits": answers.limits(best), "changes": answers.what_to_change(cluster, model, best)[:5]}
+    other = answers.different_shape(plans)
+    if other is not None:
+        found["different_shape"] = {"id": other.plan.id, "text": answers.shape(other.plan), "time_ratio": other.iteration_time_s / best.iteration_time_s}
+    thumb = answers.rule_of_thumb_plan(cluster, model)
+    if thumb is not None:
+        e = evaluate(cluster, model, thumb, target, rail=False)
+        found["rule_of_thumb"] = {
+            "plan": thumb.to_dict(), "text": answers.shape(thumb), "fits": e.fits, "time_ratio": e.iteration_time_s / best.iteration_time_s
+        }  # fmt: skip
+    return found
 
 
 def _study_scorer(cluster: ClusterSpec, model: ModelSpec, options: SearchOptions, cells: CellSearch, kernel: Any) -> Any:

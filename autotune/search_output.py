@@ -96,11 +96,30 @@ def print_result(result: SearchResult, cluster: ClusterSpec, model: ModelSpec, o
     )
     out_console.print(f"rejected: {rejected}")
     out_console.print("MFU: full-attention model FLOPs over the dense peak of the training precision. GiB = 2^30 bytes.")
+    for line in answer_lines(result.answers):
+        out_console.print(line)
     if result.pareto:
         rows = [[str(v) for v in r["setting"].values()] + [f"{v:.4g}" for v in r["objectives"].values()] for r in result.pareto]
         out_console.print(table("Pareto front", [*result.pareto[0]["setting"], *result.pareto[0]["objectives"]], rows))
     if out:
         out_console.print(f"launch files: {out} ({', '.join(f'{t}/' for t in written if t != 'plan')})")
+
+
+def answer_lines(answers: dict[str, Any]) -> list[str]:
+    """What limits the best plan, what else there is, and what to change first, a line each."""
+    if not answers:
+        return []
+    lines = ["what limits it: " + "; ".join(x["text"] for x in answers["limits"][:3])]
+    if "different_shape" in answers:
+        d = answers["different_shape"]
+        lines.append(f"another shape: {d['text']}: {d['time_ratio']:.2f}x the time")
+    if "rule_of_thumb" in answers:
+        r = answers["rule_of_thumb"]
+        state = f"{r['time_ratio']:.2f}x the time" if r["fits"] else "does not fit"
+        lines.append(f"rule of thumb: {r['text']}: {state}")
+    if answers["changes"]:
+        lines.append("change first: " + "; ".join(x["text"] for x in answers["changes"][:3]))
+    return lines
 
 
 def _setting_cells(s: Setting) -> list[str]:
