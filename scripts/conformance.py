@@ -1,6 +1,8 @@
 """Draws plans, emits launch files, asks the real programs, and writes results/launch/conformance.{csv,md}.
 
-    .venv/bin/python scripts/conformance.py [--plans 420] [--seed 1] [--out results/launch]
+    .venv/bin/python scripts/conformance.py [--plans 440] [--seed 1] [--out results/launch]
+    pip install --no-deps --ignore-requires-python --target OLD megatron-core==0.17.1
+    .venv/bin/python scripts/conformance.py --megatron OLD --plans 150
 
 Needs the consumers environment (scripts/setup_consumers.sh). Half of the plans are drawn for Megatron, the rest evenly for the other
 targets. Exit 1 if any verdict or any reading differs.
@@ -10,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import os
 import platform
 import random
 import sys
@@ -45,18 +48,21 @@ class Pool:
 def main() -> int:
     """Run and write; the exit code says whether all agreed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--plans", type=int, default=420)
+    parser.add_argument("--plans", type=int, default=440)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--megatron", type=Path, help="folder of another megatron-core version: Megatron plans only, own file name")
     parser.add_argument("--out", type=Path, default=ROOT / "results" / "launch")
     options = parser.parse_args()
     if not available():
         print("the consumers environment is missing: run scripts/setup_consumers.sh", file=sys.stderr)
         return 2
+    if options.megatron:
+        os.environ["AUTOTUNE_MEGATRON_DIR"] = str(options.megatron.resolve())
     started, pool, source = time.time(), Pool(), random.Random(options.seed)
     targets = list(ASK)
     verdicts = []
     for i in range(options.plans):
-        target = "megatron" if i % 2 == 0 else targets[1 + i // 2 % (len(targets) - 1)]
+        target = "megatron" if i % 2 == 0 or options.megatron else targets[1 + i // 2 % (len(targets) - 1)]
         model, plan = draw_for(target, source)
         launcher = source.choice(LAUNCHERS[target])
         verdicts.append(judge(target, pool, cluster(plan.gpus), model, plan, launcher))
@@ -64,16 +70,17 @@ def main() -> int:
             v = verdicts[-1]
             print(f"{v.target} {v.model} {v.plan}\n  ours: {v.ours}\n  theirs: {v.theirs} {v.differences}", file=sys.stderr, flush=True)
     versions = {k: v for w in pool.started.values() for k, v in w.versions.items() if k != "ready"}
-    write(options.out, verdicts, versions, options, time.time() - started)
+    name = f"conformance_{versions['megatron-core'].split('+')[0]}" if options.megatron else "conformance"
+    write(options.out / name, verdicts, versions, options, time.time() - started)
     wrong = sum(not v.agree for v in verdicts)
-    print(f"{len(verdicts)} plans, {wrong} disagreements, {time.time() - started:.0f} s; see {options.out}/conformance.md")
+    print(f"{len(verdicts)} plans, {wrong} disagreements, {time.time() - started:.0f} s; see {options.out / name}.md")
     return int(wrong > 0)
 
 
-def write(out: Path, verdicts: list[Verdict], versions: dict[str, Any], options: Any, seconds: float) -> None:
+def write(stem: Path, verdicts: list[Verdict], versions: dict[str, Any], options: Any, seconds: float) -> None:
     """The table of all plans, and the summary."""
-    out.mkdir(parents=True, exist_ok=True)
-    with (out / "conformance.csv").open("w", newline="") as f:
+    stem.parent.mkdir(parents=True, exist_ok=True)
+    with Path(f"{stem}.csv").open("w", newline="") as f:
         table = csv.writer(f, lineterminator="\n")
         table.writerow(["target", "launcher", "model", "gpus", *FIELDS, "ours", "theirs", "differences", "agree"])
         for v in verdicts:
@@ -81,7 +88,7 @@ def write(out: Path, verdicts: list[Verdict], versions: dict[str, Any], options:
             cells = [" ".join(map(str, fields[k])) if k == "stage_layers" else fields[k] for k in FIELDS]
             row = [v.target, v.launcher, v.model, v.plan.gpus, *cells, v.ours, v.theirs[:300], "; ".join(v.differences), v.agree]
             table.writerow(row)
-    (out / "conformance.md").write_text(summary(verdicts, versions, options, seconds))
+    Path(f"{stem}.md").write_text(summary(verdicts, versions, options, seconds))
 
 
 def summary(verdicts: list[Verdict], versions: dict[str, Any], options: Any, seconds: float) -> str:

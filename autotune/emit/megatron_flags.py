@@ -191,6 +191,8 @@ def stage_rows(model: ModelSpec, plan: Plan) -> list[Row]:
     [('--decoder-first-pipeline-num-layers', 3), ('--decoder-last-pipeline-num-layers', 3)]
     >>> stage_rows(m, Plan(pipeline_parallel=4, stage_layers=(2, 4, 5, 3)))
     [('--pipeline-model-parallel-layout', 'Ett|tttt|ttttt|tttL')]
+    >>> stage_rows(m, Plan(pipeline_parallel=2, stage_layers=(8, 6)))
+    [('--decoder-first-pipeline-num-layers', 8)]
     """
     p, layers = plan, plan.stage_layers
     interleaved: list[Row] = []
@@ -198,9 +200,12 @@ def stage_rows(model: ModelSpec, plan: Plan) -> list[Row]:
         interleaved = [("--num-virtual-stages-per-pipeline-rank", p.virtual_stages)]
     if len(set(layers)) == 1:
         return interleaved
-    first, middle, last = layers[0], layers[1:-1], layers[-1]
-    if len(set(middle)) == 1 and first and last and len(layers) > 2:
-        return [("--decoder-first-pipeline-num-layers", first), ("--decoder-last-pipeline-num-layers", last), *interleaved]
+    first: Row = ("--decoder-first-pipeline-num-layers", layers[0])
+    last: Row = ("--decoder-last-pipeline-num-layers", layers[-1])
+    if min(layers) > 0:
+        for counts, rest in (([first], layers[1:]), ([last], layers[:-1]), ([first, last], layers[1:-1])):
+            if len(set(rest)) == 1:
+                return [*counts, *interleaved]
     return [("--pipeline-model-parallel-layout", stage_layout(layers, p.virtual_stages, model.mtp_num_layers))]
 
 

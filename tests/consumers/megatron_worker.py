@@ -323,6 +323,8 @@ def main() -> None:
     """Warm up, say which versions these are, then answer until the input ends."""
     import stand_ins
 
+    if os.environ.get("AUTOTUNE_MEGATRON_DIR"):  # another version than the installed one
+        sys.path.insert(0, os.environ["AUTOTUNE_MEGATRON_DIR"])
     stand_ins.quiet()
     stand_ins.without_triton()
     stand_ins.pretend_gpu()

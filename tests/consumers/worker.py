@@ -22,7 +22,7 @@ class Worker:
     """One warm worker process."""
 
     def __init__(self, script: str) -> None:
-        env = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "TMPDIR")}
+        env = {k: v for k, v in os.environ.items() if k in ("PATH", "HOME", "LANG", "TMPDIR", "AUTOTUNE_MEGATRON_DIR")}
         env |= {"DS_ACCELERATOR": "cpu", "OMP_NUM_THREADS": "1", "PYTHONNOUSERSITE": "1"}
         self._log = open(os.devnull, "w")  # noqa: SIM115
         self._process = subprocess.Popen(

@@ -83,6 +83,8 @@ def test_recomputation(tmp_path: Path, fields: dict[str, Any], expected: list[st
         ((8, 8, 8, 8), 1, {}),
         ((8, 8, 8, 8), 2, {"--num-virtual-stages-per-pipeline-rank": "2"}),
         ((7, 9, 9, 7), 1, {"--decoder-first-pipeline-num-layers": "7", "--decoder-last-pipeline-num-layers": "7"}),
+        ((5, 9, 9, 9), 1, {"--decoder-first-pipeline-num-layers": "5"}),
+        ((10, 10, 10, 2), 2, {"--decoder-last-pipeline-num-layers": "2", "--num-virtual-stages-per-pipeline-rank": "2"}),
         ((6, 10, 8, 8), 1, {"--pipeline-model-parallel-layout": "E" + "t" * 6 + "|" + "t" * 10 + "|" + "t" * 8 + "|" + "t" * 8 + "L"}),
     ],
 )
