@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from autotune.check_advice import advise
 from autotune.check_cluster import STACK_OF, for_plan, nic_rate, node_size, quick_cluster, single_rate, sized
 from autotune.constants import GIB
 from autotune.errors import InfeasibleError, InputError, Problem
@@ -15,7 +14,6 @@ from autotune.plan import Plan
 from autotune.reader import Recovered, deepspeed_json, model_spec, plan_of
 from autotune.reader.recovered import complete
 from autotune.specs import ClusterSpec, ModelSpec
-
 
 
 def verdict(
@@ -30,26 +28,26 @@ def verdict(
     on = single_rate(for_plan(cluster, plan))
     of_plan = violations(model, plan, target, gpus)
     found = _merged([*(broken or []), *of_plan])
-    e = _price(on, model, plan, target)
+    e, unpriced = _price(on, model, plan, target)
     best = _best(on, model, plan, target) if search else None
     document: dict[str, Any] = {"legal": not found, "violations": found}
     document |= _numbers(e)
     document["best"] = best.to_dict() if best else None
     document["gap"] = e.iteration_time_s / best.iteration_time_s - 1 if e and best else None
-    document["advice"] = _repairs(found) + advise(on, model, plan, None if of_plan else e, best.plan if best else None, target)
+    document["advice"] = [*_repairs(found), *_changes(on, model, e, search_target(model, target))]
     document["sound"] = bool(not found and e is not None and not e.reason)
     if best and best.plan.id != plan.id and (not document["sound"] or document["gap"] > 0.005):
         document["advice"].append(_towards(plan, best, e))
     document["plan"] = plan.to_dict() if plan.global_batch_size >= 1 else None
-    document["why"] = _why(found, e)
+    document["why"] = _why(found, e, unpriced)
     return document
 
 
-def _why(found: list[dict[str, Any]], e: Evaluation | None) -> str:
+def _why(found: list[dict[str, Any]], e: Evaluation | None, unpriced: str) -> str:
     """What makes a plan unsound, in a few words; empty for a sound one."""
     reasons = [f"it breaks {', '.join(v['rule'] for v in found)}"] if found else []
     if e is None:
-        reasons.append("it cannot be priced")
+        reasons.append(f"it cannot be priced: {unpriced}")
     else:
         if not e.fits:
             reasons.append(f"it needs {e.peak_bytes / GIB:.1f} of {e.capacity_bytes / GIB:.1f} GiB")
@@ -58,11 +56,22 @@ def _why(found: list[dict[str, Any]], e: Evaluation | None) -> str:
     return "; ".join(reasons)
 
 
+def _changes(cluster: ClusterSpec, model: ModelSpec, e: Evaluation | None, target: str) -> list[dict[str, Any]]:
+    """Single changes that help, those of the plan (free) before those of the job and the hardware."""
+    from autotune.answers import what_to_change
+
+    if e is None:
+        return []
+    rows = what_to_change(cluster, model, e, target)
+    ordered = [r for r in rows if r["kind"] == "plan"][:4] + [r for r in rows if r["kind"] != "plan"][:2]
+    return [{"text": r["text"], "kind": r["kind"], "change": {r["name"]: r["plan"].get(r["name"])}, "gain": r["gain"], "fits": r["fits"]} for r in ordered]
+
+
 def _towards(plan: Plan, best: Evaluation, e: Evaluation | None) -> dict[str, Any]:
     time_s = best.iteration_time_s
     return {
-        "text": f"the best plan: {summary(best.plan)}, {time_s:.4g} s per iteration", "change": _differences(plan, best.plan),
-        "iteration_time_s": time_s, "gain": 1 - time_s / e.iteration_time_s if e else None,
+        "text": f"the best plan: {summary(best.plan)}, {time_s:.4g} s per iteration", "kind": "best", "change": _differences(plan, best.plan),
+        "gain": e.iteration_time_s / time_s - 1 if e else None, "fits": True,
     }  # fmt: skip
 
 
@@ -76,20 +85,35 @@ def _merged(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(by_rule.values())
 
 
-def _price(cluster: ClusterSpec, model: ModelSpec, plan: Plan, target: str) -> Evaluation | None:
+def _price(cluster: ClusterSpec, model: ModelSpec, plan: Plan, target: str) -> tuple[Evaluation | None, str]:
+    """The evaluation, or None and why there is none."""
     if plan.micro_batches < 1:
-        return None
+        return None, "there is less than one micro-batch"
     try:
-        return evaluate(cluster, model, plan, target)
-    except (InputError, ValueError, ZeroDivisionError):
-        return None
+        return evaluate(cluster, model, plan, target), ""
+    except (InputError, ValueError, ZeroDivisionError) as error:
+        return None, str(error)
 
 
 def _numbers(e: Evaluation | None) -> dict[str, Any]:
     if e is None:
         return dict.fromkeys(("fits", "memory_GiB", "rail", "iteration_time_s", "mfu", "tokens_per_s_per_gpu", "breakdown_s"))
     whole = e.to_dict()
+    whole["rail"] = {**whole["rail"], **cleanliness(e)}
     return {"fits": e.fits, **{k: whole[k] for k in ("memory_GiB", "rail", "iteration_time_s", "mfu", "tokens_per_s_per_gpu", "breakdown_s")}}
+
+
+def cleanliness(e: Evaluation) -> dict[str, Any]:
+    """`clean`: every group stays in its HB domain or on rails, and tensor groups do not leave the domain; `reasons` if not."""
+    t, k = e.plan.tensor_parallel, e.plan.hb_domain_size
+    reasons = []
+    if not e.rail.get("rail_only_compatible", e.rail["compatible"]):
+        kinds = sorted({g["kind"] for g in e.rail["groups"] if g["class"] == "illegal"})
+        reasons.append(f"{', '.join(kinds) or 'some'} groups need links between rails")
+    if t > k or k % t:
+        spans = -(-t // k) if t % k == 0 else "several"
+        reasons.append(f"tensor groups of {t} GPUs span {spans} HB domains of {k}")
+    return {"clean": not reasons, "reasons": reasons}
 
 
 def _best(cluster: ClusterSpec, model: ModelSpec, plan: Plan, target: str) -> Evaluation | None:
@@ -116,7 +140,7 @@ def _repairs(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for item in found:
         for field, values in item["nearest"].items():
             listed = " or ".join(str(list(v) if isinstance(v, tuple) else v) for v in values)
-            advice.append({"text": f"{item['rule']}: set {field} to {listed}", "change": {field: values[0]}, "iteration_time_s": None, "gain": None})
+            advice.append({"text": f"{item['rule']}: set {field} to {listed}", "kind": "rule", "change": {field: values[0]}, "gain": None, "fits": None})
             break
     return advice
 
@@ -169,10 +193,12 @@ def check_script(
     _tokens_as_micro_batch(found)
     model = model_spec(found)
     gpus = found.launch.get("world_size")
-    plan = _plan(found, cluster, gpu, hb_size, nic_Gbps, fabric, stack) if gpus else plan_of(found, "megatron-core", 8, 400.0, "rail-only")
-    if model is None or plan is None or found.missing or not gpus:
+    network = _plan(found, cluster, gpu, hb_size, nic_Gbps, fabric, stack) if gpus else None
+    if network is None:
+        plan_of(found, "megatron-core", 8, 400.0, "rail-only")  # names what the plan lacks
+    if model is None or network is None or found.missing:
         raise _unreadable(found)
-    on, named = plan
+    on, named = network
     document = verdict(on, model, named, found.target, gpus, found.violations, search)
     return {**document, "recovered": {**found.to_dict(), "model": {**found.model, "vocab_size": model.vocab_size}}, "gpus": gpus}
 

@@ -29,7 +29,7 @@ def show(document: dict[str, Any]) -> None:
     if document["legal"]:
         say("legal")
     if document["memory_GiB"] is None:
-        say("not priced: the degrees of this plan cannot exist together")
+        say("not priced: " + document["why"])
     else:
         memory = document["memory_GiB"]
         state = "fits" if document["fits"] else "DOES NOT FIT"
@@ -37,8 +37,8 @@ def show(document: dict[str, Any]) -> None:
         rows = [[i, f"{s['weights']:.1f}", f"{s['optimizer'] + s['gradients']:.1f}", f"{s['activations']:.1f}", f"{s['total']:.1f}"] for i, s in _stages(memory["by_stage"])]
         out.print(table("memory per stage, GiB", ["stage", "weights", "gradients+optimizer", "activations", "total"], rows, right={1, 2, 3, 4}))
         rail = document["rail"]
-        clean = rail.get("rail_only_compatible", rail["compatible"])
-        say("rail-clean: no traffic needs another rail" if clean else "NOT rail-clean: some groups cross rails" + ("" if not rail["compatible"] else "; this fabric carries it"))
+        carried = "; this fabric carries it" if rail["compatible"] else "; this fabric does not carry it"
+        say("rail-clean: every group stays in its HB domain or on rails" if rail["clean"] else "NOT rail-clean: " + "; ".join(rail["reasons"]) + carried)
         say(f"{document['iteration_time_s']:.4g} s per iteration, {document['tokens_per_s_per_gpu']:,.0f} tokens/s per GPU, MFU {document['mfu']:.1%}")
     if document["best"]:
         gap = document["gap"]

@@ -59,7 +59,7 @@ def command(inputs: tuple[str, ...], commands: tuple[str, ...], deepspeed: str |
         show(document)
     if not document["sound"]:
         if as_json:
-            raise click.exceptions.Exit(CheckFailed.exit_code)
+            raise SystemExit(CheckFailed.exit_code)  # the document is the one JSON of this run; no second for the error
         raise CheckFailed("the plan is not sound: " + document["why"])
 
 

@@ -68,7 +68,7 @@ def _roots(script: Path) -> list[Path]:
     folder = script.resolve().parent
     roots = []
     for level in [folder, *folder.parents][:_LEVELS]:
-        if level == Path(level.anchor) or level == Path.home():
+        if len(level.parts) <= 2 or level == Path.home():
             break
         roots.append(level)
         if (level / ".git").exists():

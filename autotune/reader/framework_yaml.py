@@ -12,6 +12,7 @@ from autotune.reader.recovered import Recovered
 
 # What Primus's trainer defaults set (primus/configs/modules/megatron/trainer_base.yaml).
 _PRIMUS_DEFAULTS = {"bf16": True, "use_distributed_optimizer": True}
+_MODEL_FOLDERS = ("primus/configs/models/megatron/", "configs/models/megatron/", "models/", "")
 Read = Callable[[str], dict[str, Any] | None]
 
 
@@ -82,7 +83,7 @@ def _adopt(found: Recovered, shape: dict[str, Any]) -> None:
 
 
 def _extended(name: str, read: Read, depth: int) -> dict[str, Any] | None:
-    data = read(name)
+    data = next((d for folder in _MODEL_FOLDERS if (d := read(folder + name)) is not None), None)
     if data is None or depth > 6:
         return None
     result: dict[str, Any] = {}

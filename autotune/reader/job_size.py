@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from autotune.reader import bash_words as w
 from autotune.reader.flags import integer
 from autotune.reader.launchers import Job
@@ -10,6 +12,8 @@ from autotune.reader.recovered import Recovered
 _PER_NODE = ("GPUS_PER_NODE", "GPU_PER_NODE", "NPROC_PER_NODE", "NUM_GPUS_PER_NODE", "NUM_GPU_PER_NODE", "N_GPUS_PER_NODE", "NGPUS_PER_NODE", "SLURM_GPUS_PER_NODE")
 _NODES = ("NNODES", "NUM_NODES", "N_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES", "NHOSTS")
 _TOTAL = ("JOB_TOTAL_GPUS", "TOTAL_GPUS", "NUM_TOTAL_GPUS", "WORLD_SIZE_IN_GPUS", "WORLD_SIZE")
+# Names that scripts make up for the same things.
+_ALIKE = {_PER_NODE: r"(DLWS_)?(N|NUM)?_?GPUS?_PER_(NODE|WORKER|HOST)", _NODES: r"(DLWS_)?(N|NUM)_?(WORKERS?|HOSTS?|NODES?)|NODE_?(COUNT|NUM)"}
 LOCAL = ("torchrun", "deepspeed", "accelerate", "composer", "python", "")
 
 
@@ -27,7 +31,7 @@ def size(found: Recovered, job: Job, settings: dict[str, str], default_per_node:
     if world is None and counts.get("ntasks") and job.launcher in ("srun", "sbatch"):
         world = counts["ntasks"]
     if world is None and nodes is None and not asked:
-        world = _first(settings, _TOTAL)
+        world = _first(settings, _TOTAL) or _first(variables, _TOTAL[:-1])
     if per_node is None and default_per_node and not (nodes and world):
         per_node = default_per_node
         found.assumed.append(f"{default_per_node} GPUs per node, as the cluster has")
@@ -68,7 +72,8 @@ def _number(found: Recovered, text: str, what: str) -> int | None:
 
 
 def _first(variables: dict[str, str], names: tuple[str, ...]) -> int | None:
-    for name in names:
+    alike = _ALIKE.get(names)
+    for name in [*names, *([v for v in variables if re.fullmatch(alike, v)] if alike else [])]:
         value = variables.get(name, "")
         number = integer(value) if isinstance(value, str) and w.is_known(value) else None
         if number and number > 0:

@@ -289,5 +289,9 @@ def _optimizer(found: Recovered, flags: Flags) -> None:
     if flags.on("optimizer_cpu_offload", "cpu_optimizer"):
         p["offload"] = "optimizer cpu"
         found.note("optimizer state is offloaded to the CPU; that is not priced")
+    if flags.on("grad_reduce_in_bf16"):
+        found.note("--grad-reduce-in-bf16 keeps gradients in 2 bytes; memory is priced with 4, so it needs less than shown")
+    if flags.text("main_params_dtype") in ("fp16", "bf16") or flags.text("exp_avg_dtype") in ("fp8", "fp16", "bf16"):
+        found.note("optimizer state in fewer bytes than fp32; memory is priced with fp32, so it needs less than shown")
     if name.lower() == "sgd":
         found.note("the optimizer is SGD; memory is priced for Adam and is too high")

@@ -50,7 +50,7 @@ class Recovered:
 
     def need(self, name: str, purpose: str) -> None:
         """Ask for an unknown by name."""
-        self.missing.setdefault(name, purpose)
+        self.missing.setdefault(f"argument {name} of the script" if name.isdigit() else name, purpose)
 
     def violate(self, rule: str, message: str, **nearest: list[Any]) -> None:
         """Record a rule broken by the flags."""

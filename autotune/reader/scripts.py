@@ -135,7 +135,8 @@ def interpret(command: Command, settings: dict[str, str], per_node: int | None, 
     if kind == "torchtitan":
         torchtitan.finish(found)
     complete(found)
-    deepspeed_json.batch(found)
+    if found.target == "deepspeed":
+        deepspeed_json.batch(found)
     if kind == "megatron":
         flag_rules.check(found, flags)
     return complete(found) if found.plan.get("micro_batch_size") and not found.plan.get("global_batch_size") else found
@@ -227,7 +228,8 @@ def _overrides(command: Command, settings: dict[str, str], per_node: int | None)
     data = None
     if base:
         setting = Setting(settings, command.files)
-        data = setting.read_yaml(f"conf/training/{base}.yaml") or setting.read_yaml(f"training/{base}.yaml") or setting.read_yaml(f"{base}.yaml")
+        folders = ("launcher_scripts/conf/training/", "conf/training/", "training/", "conf/", "")
+        data = next((d for folder in folders if (d := setting.read_yaml(f"{folder}{base}.yaml"))), None)
     if prefix or data is not None or any(k.startswith("trainer.") for _, k, _ in changes):
         found = Recovered("nemo")
         if data is None and base:
