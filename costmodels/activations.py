@@ -23,10 +23,10 @@ def attention_width(model: Model) -> tuple[float, float, float]:
 
 
 @jit
-def attention_bytes(model: Model, stack: Stack, tokens: float, T: int, shard: float) -> float:
+def attention_bytes(model: Model, stack: Stack, tokens: float, T: int, shard: float, norm_shard: float) -> float:
     """Saved tensors of the attention block: norm in and out, q k v, attention output, dropout mask."""
     q, kv, out = attention_width(model)
-    per_token = (4.0 * model.hidden + 1.0 * stack.dropout * model.hidden) / shard
+    per_token = (4.0 * model.hidden + 1.0 * stack.dropout * model.hidden) / norm_shard
     per_token += 2.0 * stack.qkv_copies * (q + kv) / T + 2.0 * out / T
     if model.mla:
         per_token += (4.0 * model.q_lora + 2.0 * (model.kv_lora + model.qk_rope) + 2.0 * model.kv_lora) / shard
@@ -73,9 +73,12 @@ def layer_bytes(
     """
     tokens = sequences * model.seq / C
     shard = 1.0 * T if sp else 1.0
-    attention = attention_bytes(model, stack, tokens, T, shard)
+    norm_shard = shard
+    if sp == 0:
+        norm_shard = 1.0 / (stack.norm_whole_share + (1.0 - stack.norm_whole_share) / T)
+    attention = attention_bytes(model, stack, tokens, T, shard, norm_shard)
     scores = score_bytes(model, stack, sequences, T, C)
-    norms = (4.0 * model.hidden + 1.0 * stack.dropout * model.hidden) * tokens / shard
+    norms = (4.0 * model.hidden + 1.0 * stack.dropout * model.hidden) * tokens / norm_shard
     saved_by_selective = scores
     if moe:
         routed = tokens / shard * model.topk * model.capacity
@@ -93,4 +96,8 @@ def layer_bytes(
         if model.mla:
             q, kv, _ = attention_width(model)
             saved_by_selective += 2.0 * (q + kv) / T * tokens
-    return everything, everything - saved_by_selective, 2.0 * model.hidden * tokens / shard
+    kept = everything - saved_by_selective
+    if stack.selective_core == 2:
+        q, kv, _ = attention_width(model)
+        kept = tokens * (4.0 * model.hidden / shard + 2.0 * (2.0 * model.hidden + kv + model.ffn) / T)
+    return everything, kept, 2.0 * model.hidden * tokens / shard

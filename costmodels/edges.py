@@ -24,6 +24,7 @@ class EdgeCost(NamedTuple):
     embed_act_bytes: float
     logits_bytes: float  # peak of logits and loss
     head_temp_bytes: float  # weight-gradient temporary of the head
+    hidden_temp_bytes: float  # transient copies of one micro-batch's hidden state
     embed_params: float
     head_params: float  # final norm included
     mtp_layers: float  # prediction layers on the last stage, each also running the head
@@ -76,7 +77,8 @@ def price_edges(
     return EdgeCost(
         embed, 2.0 * embed, comm,
         f + loss / 3.0, b + 2.0 * loss / 3.0, head_comm_f, head_comm_b,
-        1.0 * stack.dropout * tokens * h / shard, stack.logit_memory_bytes * logits, 2.0 * padded_vocab(model, T) / T * h,
+        1.0 * stack.dropout * tokens * h / shard, stack.logit_memory_bytes * logits, stack.head_temp_bytes * padded_vocab(model, T) / T * h,
+        stack.hidden_memory_bytes * tokens * h,
         1.0 * embedding_parameters(model, T), 1.0 * head_parameters(model, T) + norm_parameters(model),
         1.0 * model.mtp, 1.0 * mtp_dense, 1.0 * mtp_expert,
     )  # fmt: skip

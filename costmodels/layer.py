@@ -213,8 +213,10 @@ def price_layer(model: Model, gpu: Gpu, net: Network, stack: Stack, key: LayerKe
     forward = f + fc + fm + fe + stack.kernel_gap_s
     backward = b + bc + bm + be + stack.kernel_gap_s
 
-    if stack.selective_core:
+    if stack.selective_core == 1:
         selective = fc
+    elif stack.selective_core == 2:
+        selective = 0.5 * (f + fm) + fe
     else:
         selective = up + 8.0 * norm_tokens * model.hidden / hbm + 6.0 * routed * model.expert_ffn / hbm
     blocks = 2.0

@@ -49,7 +49,7 @@ def dynamic_bytes(
     """(activations, logits, temporaries) of one stage: what does not depend on the sharding of the states.
 
     Activations are held for every micro-batch in flight, and one recomputed layer is alive in full. Temporaries are the
-    weight gradients of head and embedding before they are added up.
+    weight gradients of head and embedding before they are added up, and what a stack copies of the hidden state.
     """
     count = stage_layer_count(model.layers, point.pipeline, point.first_layers, point.last_layers, stage)
     n_moe = 1.0 * stage_moe_layers(model, point, stage, count)
@@ -61,7 +61,7 @@ def dynamic_bytes(
     elif last:
         n_dense += edges.mtp_layers
     layers = n_dense * layer_activations(dense, point, share) + n_moe * layer_activations(moe, point, share)
-    temporaries = 0.0
+    temporaries = edges.hidden_temp_bytes
     logits = 0.0
     if stage == 0:
         layers += edges.embed_act_bytes
@@ -71,7 +71,7 @@ def dynamic_bytes(
         logits = (1.0 + edges.mtp_layers) * edges.logits_bytes
         temporaries += edges.head_temp_bytes
     activations = in_flight(point.pipeline, point.chunks, point.micro_batches, stage) * layers
-    activations += working_set(moe, point) if n_moe > 0 else working_set(dense, point)
+    activations += stack.working_copies * (working_set(moe, point) if n_moe > 0 else working_set(dense, point))
     return activations, logits, temporaries
 
 

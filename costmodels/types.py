@@ -111,7 +111,7 @@ class Stack(NamedTuple):
     fused_elementwise: float  # element-wise traffic relative to fused kernels
     fused_activation: int  # 1: swiglu keeps only its input and its product
     qkv_copies: int  # copies of q, k and v kept per layer: 1, or 2 when the rotated ones are stored beside
-    selective_core: int  # 1: selective recompute re-runs core attention; 0: norms, activation, MLA up-projections
+    selective_core: int  # selective recompute re-runs 1: core attention; 0: norms, activation, MLA up-projections; 2: every other product
     recompute_share: float  # part of a layer's forward that full recompute runs again; below 1 where it stops early
     logit_time_bytes: float  # HBM bytes per logit of the loss
     logit_memory_bytes: float  # bytes kept per logit at the peak
@@ -140,6 +140,10 @@ class Stack(NamedTuple):
     grad_memory_bytes: float  # main gradients
     optimizer_memory_bytes: float  # master weights and moments
     bucket_memory_bytes: float  # per parameter, when D > 1: buckets and gather buffers
+    norm_whole_share: float  # part of the norms' saved tensors that stays whole over the tensor group without sequence parallelism
+    hidden_memory_bytes: float  # per token and hidden element: transient copies of one micro-batch's hidden state
+    head_temp_bytes: float  # per parameter of the head: temporaries of its weight gradient
+    working_copies: float  # layers' worth of activations alive while one recomputed layer runs again
     reserve_bytes: float  # CUDA context, NCCL buffers
     fragmentation: float  # share of dynamic memory lost by the allocator
 

@@ -6,6 +6,7 @@ takes the one the model itself would pick (fastest that fits), never the one clo
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import re
 from collections.abc import Iterator
@@ -19,10 +20,11 @@ from autotune.validate.rows import Row
 from autotune.validate.stages import stage_split
 from autotune.validate.tables import model_flags, stack_of, systems
 
+HEAD_SIZE = 128  # assumed where the number of heads is not printed
 CORE = frozenset({"megatron-core", "megatron-core-eager", "nemo"})  # sequence parallelism and sharded optimizer by default
 INTERLEAVED = CORE | {"megatron-2021", "megatron-2022", "nemo-2022"}  # stacks that have virtual stages
 _PARTIAL = re.compile(r"recompute full \((\d+) layers\)")
-_NEEDED = ("layers", "hidden", "heads", "vocab", "seq_len", "n_gpus", "tp", "pp", "global_batch")
+_NEEDED = ("layers", "hidden", "vocab", "seq_len", "n_gpus", "tp", "pp", "global_batch")
 
 
 class Unscorable(Exception):
@@ -49,6 +51,12 @@ def scenarios(row: Row) -> list[Scenario]:
     [(2, 2, 'megatron-2021')]
     """
     _require(row)
+    assumed = ""
+    if not row.heads and row.hidden and row.hidden % HEAD_SIZE == 0:
+        row = dataclasses.replace(row, heads=row.hidden // HEAD_SIZE)
+        assumed = f"heads={row.heads}"
+    if not row.heads:
+        raise Unscorable("not known: heads")
     stack = stack_of(row.framework, row.overlap_flags)
     cluster = cluster_of(row, stack)
     model = model_of(row)
@@ -57,7 +65,7 @@ def scenarios(row: Row) -> list[Scenario]:
     ]
     if not found:
         raise Unscorable("batch not divisible by data parallelism")
-    return found
+    return [dataclasses.replace(s, choices=f"{assumed} {s.choices}".strip()) for s in found] if assumed else found
 
 
 def _require(row: Row) -> None:

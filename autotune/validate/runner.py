@@ -10,7 +10,7 @@ from typing import NamedTuple
 from autotune.plan import Plan
 from autotune.specs import ClusterSpec, ModelSpec
 from autotune.validate.mapping import Scenario, Unscorable, scenarios
-from autotune.validate.rows import Row
+from autotune.validate.rows import GIB, Row
 
 
 class Prediction(NamedTuple):
@@ -32,7 +32,8 @@ SLACK = 1.15  # how far a predicted peak may exceed the capacity of a GPU that r
 # How each source measured memory: on which stage, and whether its figure is PyTorch's allocated or reserved bytes
 # ("allocated": the CUDA context is not in it) or all a GPU held ("device").
 FIRST_STAGE_STACKS = frozenset({"nanotron"})
-ALLOCATED_STACKS = frozenset({"nanotron", "megatron-core-eager", "torchtitan"})
+# (the value: library workspaces PyTorch allocates beside the tensors the model counts).
+ALLOCATED_BYTES = {"nanotron": 0.2 * GIB, "megatron-core-eager": 0.0, "torchtitan": 0.0}
 
 
 @dataclass(frozen=True)
@@ -54,10 +55,11 @@ def plan_predictor() -> Predictor:
     from autotune.evaluate import evaluate
 
     def predict(cluster: ClusterSpec, model: ModelSpec, plan: Plan) -> Prediction:
-        e = evaluate(cluster, model, plan)
+        e = evaluate(cluster, model, plan, rail=False)
         stages = tuple(float(sum(s)) for s in e.stages)
         reserve = tuple(float(s.reserve) for s in e.stages)
-        refused = "" if e.reason in ("", "memory") else str(e.reason)
+        # A run that another framework made may break a rule of the launch target evaluated here: priced, not refused.
+        refused = "" if math.isfinite(e.iteration_time_s) else str(e.reason)
         return Prediction(float(e.iteration_time_s), stages, reserve, bool(e.fits), refused, float(e.capacity_bytes))
 
     return predict
@@ -109,6 +111,6 @@ def _memory(prediction: Prediction, stack: str) -> float | None:
     if not prediction.stage_bytes:
         return None
     totals = prediction.stage_bytes
-    if stack in ALLOCATED_STACKS:
-        totals = tuple(t - r for t, r in zip(totals, prediction.stage_reserve_bytes, strict=True))
+    if stack in ALLOCATED_BYTES:
+        totals = tuple(t - r + ALLOCATED_BYTES[stack] for t, r in zip(totals, prediction.stage_reserve_bytes, strict=True))
     return totals[0] if stack in FIRST_STAGE_STACKS else max(totals)
