@@ -35,6 +35,7 @@ class Capability(NamedTuple):
     max_zero_with_pp: int = 1
     selective_recompute: int = 1
     partial_recompute: int = 1  # full recompute of some layers of a chunk
+    zero_one: int = 1  # optimizer state can be sharded without the gradients
     m_at_least_p: int = 0  # fewer micro-batches than pipeline stages are refused
     moe_tp_needs_sp: int = 1  # tensor parallel experts train only with sequence parallelism
     data_outside_pipeline: int = 1  # rank order tp-cp-ep-pp-dp
@@ -57,7 +58,7 @@ TARGET_CAPABILITIES: dict[str, Capability] = {
         selective_recompute=0, partial_recompute=0, moe_tp_needs_sp=0, data_outside_pipeline=0,
     ),
     "torchtitan": Capability(
-        expert_tensor=0, uneven_stages=0, selective_recompute=0, partial_recompute=0, max_zero_with_pp=3, m_at_least_p=1,
+        expert_tensor=0, uneven_stages=0, selective_recompute=0, partial_recompute=0, max_zero_with_pp=3, zero_one=0, m_at_least_p=1,
         moe_tp_needs_sp=0, data_outside_pipeline=0,
     ),
 }

@@ -144,8 +144,9 @@ def build_configs(args: Any) -> Any:
 
     config = arguments.core_transformer_config_from_args(args)
     with fused_adam():
-        training.get_megatron_ddp_config(args)
-        training.get_megatron_optimizer_config(args)
+        for name in ("get_megatron_ddp_config", "get_megatron_optimizer_config"):
+            if hasattr(training, name):  # not yet in 0.17
+                getattr(training, name)(args)
     return config
 
 
