@@ -16,13 +16,13 @@ from autotune.plan_points import plan_point
 from autotune.setting import Setting, calibration_of, hardware
 from autotune.specs import ClusterSpec, ModelSpec
 from costmodels._jit import jit
-from costmodels.edges import EdgeCost, price_edges
+from costmodels.edges import EdgeCost
 from costmodels.flops import model_flops_per_token, recomputed_flops_per_token
 from costmodels.iteration import Iteration, price_iteration
-from costmodels.layer import LayerCost, LayerKey, price_layer
+from costmodels.layer import LayerCost
 from costmodels.memory import memory_total, stage_memory
 from costmodels.types import Breakdown, Point, StageMemory
-from searchspaces.kernel import Hardware
+from searchspaces.kernel import Hardware, fill_row
 from searchspaces.rules import TargetRules
 
 
@@ -70,23 +70,6 @@ class Evaluation:
             "breakdown_s": self.breakdown._asdict(),
             "rail": self.rail,
         }
-
-
-@jit
-def price_rows(hw: Any, key: LayerKey, dense: np.ndarray, moe: np.ndarray, edges: np.ndarray) -> None:
-    """Price one layer key into three float rows."""
-    d = price_layer(hw.model, hw.gpu, hw.net, hw.stack, key, 0)
-    for i, value in enumerate(d):
-        dense[i] = value
-    if hw.model.experts > 0:
-        x = price_layer(hw.model, hw.gpu, hw.net, hw.stack, key, 1)
-        for i, value in enumerate(x):
-            moe[i] = value
-    e = price_edges(
-        hw.model, hw.gpu, hw.net, hw.stack, key.tensor, key.context, key.expert, key.expert_tensor, key.micro_batch, key.seq_parallel
-    )
-    for i, value in enumerate(e):
-        edges[i] = value
 
 
 @jit
@@ -144,8 +127,8 @@ def price_plan(cluster: ClusterSpec, model: ModelSpec, plan: Plan) -> Pricing:
     hw = _hardware(cluster.model_dump_json(), model.model_dump_json(), setting_of(plan, cluster))
     hw = _with_layers(hw, layers)
     rows = [np.zeros(len(kind._fields)) for kind in (LayerCost, LayerCost, EdgeCost)]
-    key = LayerKey(point.tensor, point.context, point.expert, point.expert_tensor, point.micro_batch, point.seq_parallel)
-    price_rows(hw, key, *rows)
+    p = point
+    fill_row(hw, p.tensor, p.context, p.expert, p.expert_tensor, p.micro_batch, p.seq_parallel, *rows)
     dense, moe, edges = (record_view(r.reshape(1, -1), k)[0] for r, k in zip(rows, (LayerCost, LayerCost, EdgeCost), strict=True))
     return Pricing(hw, point, dense, moe, edges)
 
