@@ -11,22 +11,22 @@ from autotune.errors import InfeasibleError, InputError, Problem
 from autotune.evaluate import Evaluation, evaluate
 from autotune.legality import violations
 from autotune.plan import Plan
-from autotune.reader import Recovered, deepspeed_json, model_spec, plan_of
+from autotune.reader import Recovered, deepspeed_json, deepspeed_rules, model_spec, plan_of
 from autotune.reader.recovered import complete
 from autotune.specs import ClusterSpec, ModelSpec
 
 
 def verdict(
     cluster: ClusterSpec, model: ModelSpec, plan: Plan, target: str = "megatron", gpus: int | None = None,
-    broken: list[dict[str, Any]] | None = None, search: bool = True,
+    broken: list[dict[str, Any]] | None = None, search: bool = True, waived: tuple[str, ...] = (),
 ) -> dict[str, Any]:  # fmt: skip
     """The verdict on a plan: `legal`, `violations`, `fits`, `memory_GiB`, `rail`, times, `best`, `gap`, `advice`, `sound`.
 
     `gpus` is the job's size where it is known apart from the plan, `broken` rules that flags broke already. A plan whose
-    degrees cannot exist is judged but not priced.
+    degrees cannot exist is judged but not priced. `waived` names rules of the plan that a flag replaces by its own.
     """
     on = single_rate(for_plan(cluster, plan))
-    of_plan = violations(model, plan, target, gpus)
+    of_plan = [v for v in violations(model, plan, target, gpus) if v["rule"] not in waived]
     found = _merged([*(broken or []), *of_plan])
     e, unpriced = _price(on, model, plan, target)
     best = _best(on, model, plan, target) if search else None
@@ -35,7 +35,7 @@ def verdict(
     document["best"] = best.to_dict() if best else None
     document["gap"] = e.iteration_time_s / best.iteration_time_s - 1 if e and best else None
     document["advice"] = [*_repairs(found), *_changes(on, model, e, search_target(model, target))]
-    document["sound"] = bool(not found and e is not None and not e.reason)
+    document["sound"] = bool(not found and e is not None and e.fits and e.rail["compatible"])
     if best and best.plan.id != plan.id and (not document["sound"] or document["gap"] > 0.005):
         document["advice"].append(_towards(plan, best, e))
     document["plan"] = plan.to_dict() if plan.global_batch_size >= 1 else None
@@ -199,7 +199,8 @@ def check_script(
     if model is None or network is None or found.missing:
         raise _unreadable(found)
     on, named = network
-    document = verdict(on, model, named, found.target, gpus, found.violations, search)
+    waived = ("micro_batches_per_chunk_group",) if found.launch.get("chunk_group") else ()
+    document = verdict(on, model, named, found.target, gpus, found.violations, search, waived)
     return {**document, "recovered": {**found.to_dict(), "model": {**found.model, "vocab_size": model.vocab_size}}, "gpus": gpus}
 
 
@@ -255,9 +256,13 @@ def check_deepspeed(
     config = deepspeed_json.read_text(read_text(path), path)
     found = Recovered("deepspeed", target="deepspeed")
     deepspeed_json.apply(found, config)
+    deepspeed_rules.check(found, config)
     tensor = config.get("tensor_parallel")
     if isinstance(tensor, dict) and isinstance(tensor.get("autotp_size"), int) and tensor["autotp_size"] > 0:
         found.plan["tensor_parallel"] = tensor["autotp_size"]
+    pipeline = config.get("pipeline")
+    if isinstance(pipeline, dict) and isinstance(pipeline.get("stages"), int) and pipeline["stages"] > 0:
+        found.plan["pipeline_parallel"] = pipeline["stages"]
     found.launch["world_size"] = max(cluster.gpus) if isinstance(cluster.gpus, list) else cluster.gpus
     found.derive("plan", "recompute", "full" if isinstance(config.get("activation_checkpointing"), dict) else "none")
     found.launch["program"] = Path(path).name

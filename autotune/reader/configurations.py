@@ -9,6 +9,7 @@ from typing import Any
 from autotune.errors import InputError
 from autotune.reader import (
     deepspeed_json,
+    deepspeed_rules,
     framework_yaml,
     hf_trainer,
     internevo,
@@ -141,6 +142,7 @@ def _accelerate(found: Recovered, data: dict[str, Any], s: Setting) -> None:
 def _deepspeed(found: Recovered, data: dict[str, Any], s: Setting) -> None:
     found.target = "deepspeed"
     deepspeed_json.apply(found, data)
+    deepspeed_rules.check(found, data)
     found.derive("plan", "recompute", "full" if isinstance(data.get("activation_checkpointing"), dict) else "none")
 
 

@@ -10,7 +10,7 @@ from autotune.reader.flags import integer
 from autotune.reader.recovered import Recovered
 
 # Keys of the blocks whose unknown keys DeepSpeed refuses (0.19: runtime/zero/config.py, runtime/config.py).
-_ZERO_KEYS = ["stage", "contiguous_gradients", "reduce_scatter", "reduce_bucket_size", "use_multi_rank_bucket_allreduce", "allgather_partitions", "allgather_bucket_size", "overlap_comm", "load_from_fp32_weights", "elastic_checkpoint", "offload_param", "offload_optimizer", "zenflow", "sub_group_size", "cpu_offload_param", "cpu_offload_use_pin_memory", "cpu_offload", "stage3_prefetch_bucket_size", "prefetch_bucket_size", "stage3_param_persistence_threshold", "param_persistence_threshold", "stage3_model_persistence_threshold", "model_persistence_threshold", "stage3_max_live_parameters", "max_live_parameters", "stage3_max_reuse_distance", "max_reuse_distance", "stage3_gather_16bit_weights_on_model_save", "gather_16bit_weights_on_model_save", "stage3_module_granularity_threshold", "module_granularity_threshold", "stage3_use_all_reduce_for_fetch_params", "use_all_reduce_for_fetch_params", "stage3_gather_fp16_weights_on_model_save", "ignore_unused_parameters", "legacy_stage1", "round_robin_gradients", "zero_hpz_partition_size", "zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients", "mics_shard_size", "mics_hierarchical_params_gather", "memory_efficient_linear", "pipeline_loading_checkpoint", "override_module_apply", "log_trace_cache_warnings", "zeropp_loco_param", "leaf_module", "enable_sanity_checks", "allow_untested_optimizer", "save_muon_momentum_buffer_in_memory"]
+ZERO_KEYS = ["stage", "contiguous_gradients", "reduce_scatter", "reduce_bucket_size", "use_multi_rank_bucket_allreduce", "allgather_partitions", "allgather_bucket_size", "overlap_comm", "load_from_fp32_weights", "elastic_checkpoint", "offload_param", "offload_optimizer", "zenflow", "sub_group_size", "cpu_offload_param", "cpu_offload_use_pin_memory", "cpu_offload", "stage3_prefetch_bucket_size", "prefetch_bucket_size", "stage3_param_persistence_threshold", "param_persistence_threshold", "stage3_model_persistence_threshold", "model_persistence_threshold", "stage3_max_live_parameters", "max_live_parameters", "stage3_max_reuse_distance", "max_reuse_distance", "stage3_gather_16bit_weights_on_model_save", "gather_16bit_weights_on_model_save", "stage3_module_granularity_threshold", "module_granularity_threshold", "stage3_use_all_reduce_for_fetch_params", "use_all_reduce_for_fetch_params", "stage3_gather_fp16_weights_on_model_save", "ignore_unused_parameters", "legacy_stage1", "round_robin_gradients", "zero_hpz_partition_size", "zero_quantized_weights", "zero_quantized_nontrainable_weights", "zero_quantized_gradients", "mics_shard_size", "mics_hierarchical_params_gather", "memory_efficient_linear", "pipeline_loading_checkpoint", "override_module_apply", "log_trace_cache_warnings", "zeropp_loco_param", "leaf_module", "enable_sanity_checks", "allow_untested_optimizer", "save_muon_momentum_buffer_in_memory"]
 _REMOVED = ("elasticity", "sparse_attention", "eigenvalue", "curriculum_learning", "progressive_layer_drop", "graph_harvesting")
 _OPTIONAL_AUTO = "auto"
 
@@ -95,8 +95,8 @@ def _precision(found: Recovered, config: dict[str, Any]) -> None:
 
 def _check_keys(found: Recovered, config: dict[str, Any], zero: dict[str, Any]) -> None:
     for key in zero:
-        if key not in _ZERO_KEYS:
-            close = difflib.get_close_matches(key, _ZERO_KEYS, n=1)
+        if key not in ZERO_KEYS:
+            close = difflib.get_close_matches(key, ZERO_KEYS, n=1)
             hint = f" (did you mean {close[0]}?)" if close else ""
             found.note(f"zero_optimization.{key} is no key of DeepSpeed{hint}: old versions ignore it, current ones refuse it")
     for key in _REMOVED:

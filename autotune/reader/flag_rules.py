@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from autotune.reader.flags import Flags
+from autotune.reader.megatron_args import SIGNS
 from autotune.reader.recovered import Recovered
 
+_MODULES = ("core_attn", "moe_act", "layernorm", "mlp", "moe", "mla_up_proj", "shared_experts", "gdn_norm_out")
 Check = Callable[[Recovered, Flags], str | None]
 
 
@@ -60,6 +62,63 @@ def _full_without_method(_: Recovered, flags: Flags) -> str | None:
 def _selective_with_method(_: Recovered, flags: Flags) -> str | None:
     if (flags.text("recompute_granularity") or "") == "selective" and flags.text("recompute_method"):
         return "--recompute-granularity selective takes no --recompute-method"
+    return None
+
+
+def _selective_with_layers(_: Recovered, flags: Flags) -> str | None:
+    if (flags.text("recompute_granularity") or "") == "selective" and flags.has("recompute_num_layers"):
+        return "--recompute-granularity selective takes no --recompute-num-layers"
+    return None
+
+
+def _modules(_: Recovered, flags: Flags) -> str | None:
+    modules = [m for v in flags.values("recompute_modules") for m in v.split()]
+    unknown = [m for m in modules if m not in _MODULES]
+    if unknown and flags.has("recompute_granularity"):
+        return f"--recompute-modules knows no {', '.join(unknown)}; known are {', '.join(_MODULES)}"
+    if "moe_act" in modules and flags.has("recompute_granularity") and not flags.on("moe_grouped_gemm"):
+        return "--recompute-modules moe_act needs --moe-grouped-gemm"
+    return "--recompute-modules mla_up_proj needs --multi-latent-attention" if "mla_up_proj" in modules and not flags.on("multi_latent_attention") else None
+
+
+def _chunk_group(found: Recovered, flags: Flags) -> str | None:
+    group = flags.number(found, "microbatch_group_size_per_virtual_pipeline_stage", wanted=False)
+    batches, stages = found.plan.get("gradient_accumulation"), found.plan.get("pipeline_parallel", 1)
+    if not group or not batches or not found.plan.get("virtual_stages"):
+        return None
+    found.launch["chunk_group"] = group
+    if group < stages or group > batches:
+        return f"--microbatch-group-size-per-virtual-pipeline-stage {group} must lie between pipeline_parallel {stages} and the {batches} micro-batches"
+    if batches % group and batches % group < stages:
+        return f"{batches} micro-batches in groups of {group} leave {batches % group}, fewer than pipeline_parallel {stages}"
+    return None
+
+
+def _optimizer_instances(found: Recovered, flags: Flags) -> str | None:
+    number = flags.number(found, "num_distributed_optimizer_instances", wanted=False)
+    ranks = (found.plan.get("data_parallel") or 1) * (found.plan.get("context_parallel") or 1)
+    return f"--num-distributed-optimizer-instances {number} does not divide the {ranks} data and context parallel ranks" if number and ranks % number else None
+
+
+def _megatron_fsdp(found: Recovered, flags: Flags) -> str | None:
+    if not flags.on("use_megatron_fsdp"):
+        return None
+    if flags.text("ckpt_format") != "fsdp_dtensor":
+        return "--use-megatron-fsdp needs --ckpt-format fsdp_dtensor"
+    return "--use-megatron-fsdp: CUDA_DEVICE_MAX_CONNECTIONS must not be 1" if found.launch.get("cuda_device_max_connections") == "1" else None
+
+
+def _aware_optimizer(_: Recovered, flags: Flags) -> str | None:
+    if flags.on("use_precision_aware_optimizer") and not flags.on("use_distributed_optimizer", "use_megatron_fsdp"):
+        return "--use-precision-aware-optimizer needs --use-distributed-optimizer"
+    return None
+
+
+def _abbreviated(_: Recovered, flags: Flags) -> str | None:
+    for name in flags.table:
+        full = [k for k in SIGNS if k.startswith(name) and k != name]
+        if full and name not in SIGNS and len(name) >= 6:
+            return f"--{name.replace('_', '-')} is no flag of the parser, and it takes no abbreviations; --{full[0].replace('_', '-')} is meant"
     return None
 
 
@@ -143,7 +202,9 @@ def _all_to_all(found: Recovered, flags: Flags) -> str | None:
 
 _RULES: tuple[tuple[str, Check], ...] = (
     ("precision", _two_precisions), ("micro_batch_missing", _no_micro_batch), ("overlap_param_gather", _param_gather), ("tp_comm_overlap", _tensor_overlap),
-    ("recompute_method", _full_without_method), ("recompute_method", _selective_with_method), ("expert_width_without_experts", _expert_width),
+    ("recompute_method", _full_without_method), ("recompute_method", _selective_with_method), ("recompute_layers", _selective_with_layers), ("recompute_modules", _modules),
+    ("chunk_group", _chunk_group), ("optimizer_instances", _optimizer_instances), ("megatron_fsdp", _megatron_fsdp), ("precision_aware_optimizer", _aware_optimizer),
+    ("abbreviated_flag", _abbreviated), ("expert_width_without_experts", _expert_width),
     ("router_topk", _top_one), ("dispatcher", _deepep), ("expert_overlap", _expert_overlap), ("torch_fsdp", _torch_fsdp), ("attention", _mla_groups),
     ("optimizer_offload", _optimizer_offload), ("activation_offload", _activation_offload), ("saved_activations", _saved_activations), ("context_all_to_all", _all_to_all),
 )

@@ -83,6 +83,10 @@ def test_virtual_stages_both_spellings(tmp_path):
         ("--use-torch-fsdp2 --pipeline-model-parallel-size 2", "torch_fsdp"), ("--optimizer-cpu-offload", "optimizer_offload"),
         ("--multi-latent-attention --group-query-attention", "attention"), ("--distribute-saved-activations", "saved_activations"),
         ("--cp-comm-type a2a --context-parallel-size 4 --tensor-model-parallel-size 2 --group-query-attention --num-query-groups 4", "context_all_to_all"),
+        ("--recompute-granularity selective --recompute-num-layers 1", "recompute_layers"), ("--recompute-granularity selective --recompute-modules nope", "recompute_modules"),
+        ("--num-distributed-optimizer-instances 3", "optimizer_instances"), ("--use-megatron-fsdp", "megatron_fsdp"), ("--use-precision-aware-optimizer", "precision_aware_optimizer"),
+        ("--tensor-model-parallel 2", "abbreviated_flag"),
+        ("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 2 --microbatch-group-size-per-virtual-pipeline-stage 3", "chunk_group"),
         ("--cpu-offloading --recompute-activations", "activation_offload"), ("--tensor-model-parallel-size 3", "world_size"),
         ("--global-batch-size 63", "global_batch"), ("--seq-length 4095 --tensor-model-parallel-size 2 --sequence-parallel", "sequence_per_tensor_rank"),
         ("--seq-length 8192", "position_embeddings"), ("--expert-model-parallel-size 2", "experts_per_expert_rank"),
@@ -146,8 +150,28 @@ def test_deepspeed_configuration(tmp_path):
     found = deepspeed(tmp_path, {"train_micro_batch_size_per_gpu": 4, "train_batch_size": 60, "gradient_accumulation_steps": 2})
     assert [v["rule"] for v in found.violations] == ["global_batch"]
     found = deepspeed(tmp_path, {"train_micro_batch_size_per_gpu": 1, "fp16": {"enabled": True}, "bf16": {"enabled": True}, "zero_optimization": {"stage": 5, "stge": 1, "reduce_bucket_size": 5.5}})
-    assert {v["rule"] for v in found.violations} == {"precision", "zero_stage", "bucket_size"}
+    assert {v["rule"] for v in found.violations} == {"precision", "zero_stage", "bucket_size", "unknown_key"}
     assert any("stge" in n and "stage" in n for n in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("config", "rule"),
+    [
+        ({"bf16": {"enabled": True, "loss_scale": 1}}, "unknown_key"), ({"tensor_parallel": {"autotp": 2}}, "unknown_key"),
+        ({"communication_data_type": "fp8"}, "communication_data_type"), ({"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "gpu"}}}, "offload_device"),
+        ({"zero_optimization": {"stage": 1, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}, "offload_ratio"),
+        ({"zero_optimization": {"stage": 3, "offload_optimizer": {"device": "cpu", "ratio": 0.5}}}, None), ({"expert_parallel": {}}, None),
+    ],
+)  # fmt: skip
+def test_deepspeed_refusals(tmp_path, config, rule):
+    found = deepspeed(tmp_path, {"train_micro_batch_size_per_gpu": 1, **config})
+    assert [v["rule"] for v in found.violations] == ([rule] if rule else [])
+
+
+def test_deepspeed_keys_that_are_ignored_are_named(tmp_path):
+    found = deepspeed(tmp_path, {"train_micro_batch_size_per_gpu": 1, "gradient_cliping": 1.0, "pipeline": {"stagez": 2}, "train_batch_size": "auto"})
+    assert not found.violations
+    assert [k for k in ("gradient_clipping", "stages", "auto") if any(k in n for n in found.notes)] == ["gradient_clipping", "stages", "auto"]
 
 
 @pytest.mark.parametrize("text", ['{"train_batch_size": 8, "train_batch_size": 16}', '{"train_batch_size": ', "[]", '"x"', ""])
