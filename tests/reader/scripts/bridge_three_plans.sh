@@ -2,7 +2,7 @@
 #SBATCH --nodes=4
 #SBATCH --ntasks-per-node=8
 #SBATCH --gpus-per-node=8
-WORKSPACE=${WORKSPACE:-/workspace}
+WORKSPACE=${WORKSPACE:-/results}
 MODEL_NAME=gpt_oss_20b
 DATASET=dclm  # or mock
 SEQ_LENGTH=4096

@@ -4,7 +4,7 @@ export CUDA_DEVICE_MAX_CONNECTIONS=1
 DIR=`pwd`
 STAMP=`date +'date_%y-%m-%d'`
 mkdir -p $DIR/logs
-DATASET="/tmp/sample/c4_text_document"
+DATASET="/data/sample/c4_text_document"
 if [ ! -e "$DATASET"".idx" ]; then
   wget https://example.org/sample.tar.gz
 fi

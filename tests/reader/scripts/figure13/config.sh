@@ -9,4 +9,4 @@ MEGATRON_PARAMS="--num-layers ${NLS} \
     --global-batch-size ${GBS} \
     --fp16 ${EXTRA}"
 export MEGATRON_PARAMS
-export CODE_DIR=/work/megatron
+export CODE_DIR=/opt/megatron
