@@ -1,7 +1,8 @@
 """Asks the real DeepSpeed about configurations: one JSON request per line in, one JSON answer per line out.
 
-Request: {"config": text of ds_config.json, "world": 64, "tp": 4, "pp": 2, "topology": source of model_parallel.py or null}
-Stages: json, config (with the world size of the job), unread (keys that DeepSpeed never looks at), pipeline, experts, topology.
+Request: {"config": text of ds_config.json, "world": 64, "tp": 4, "pp": 2, "topology": source of model_parallel.py or null,
+"launcher": arguments of the deepspeed command or null, "hostfile": text or null}
+Stages: launcher (its parser, and that hosts x slots are the job), json, config (with the world size of the job), unread (keys that DeepSpeed never looks at), pipeline, experts, topology.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class _Keys:
 
 def ask(request: dict[str, Any]) -> dict[str, Any]:
     """Run all stages; what the configuration means to DeepSpeed."""
+    if request.get("launcher"):
+        launch(request["launcher"], request["hostfile"], request["world"])
     document = read(request["config"])
     world, tp, pp = request["world"], request["tp"], request["pp"]
     config = parse(document, world, world // (tp * pp))
@@ -90,6 +93,22 @@ def ask(request: dict[str, Any]) -> dict[str, Any]:
     if request.get("topology"):
         facts["groups"] = topology(request["topology"])
     return facts
+
+
+def launch(argv: list[str], hostfile: str, world: int) -> None:
+    """The deepspeed command's own parser and hostfile reader."""
+    from deepspeed.launcher import runner
+
+    try:
+        parsed = runner.parse_args([*argv, "program.py"])
+        hosts = runner._parse_hostfile(hostfile.splitlines(keepends=True))
+    except SystemExit as e:
+        raise Refused("launcher", f"exit {e.code}") from e
+    except Exception as e:
+        raise Refused("launcher", f"{type(e).__name__}: {e}") from e
+    started = parsed.num_nodes * parsed.num_gpus
+    if started != world or sum(hosts.values()) != world:
+        raise Refused("launcher", f"{started} processes on {dict(hosts)}, expected {world}")
 
 
 def read(text: str) -> dict[str, Any]:

@@ -136,17 +136,19 @@ def ask_deepspeed(workers: Any, cluster: ClusterSpec, model: ModelSpec, plan: Pl
 
     from autotune.emit import deepspeed
 
+    launcher = None
     if files is None:
         text, topology = json.dumps(deepspeed.config(model, plan)), None
     else:
         text, topology = files["ds_config.json"], files.get("model_parallel.py")
-        check_deepspeed_launch(calls, plan)
-    request = {"config": text, "world": plan.gpus, "tp": plan.tensor_parallel, "pp": plan.pipeline_parallel, "topology": topology}
+        launcher = check_deepspeed_launch(calls, plan)
+    request: dict[str, Any] = {"launcher": launcher, "hostfile": files and files.get("hostfile")} if launcher else {}
+    request |= {"config": text, "world": plan.gpus, "tp": plan.tensor_parallel, "pp": plan.pipeline_parallel, "topology": topology}
     return workers("deepspeed").ask(**request), lambda facts: differences_deepspeed(facts, cluster, model, plan)
 
 
-def check_deepspeed_launch(calls: list[capture.Call], plan: Plan) -> None:
-    """The launcher gets hosts x GPUs = ranks, and the program gets the configuration file."""
+def check_deepspeed_launch(calls: list[capture.Call], plan: Plan) -> list[str] | None:
+    """The launcher gets hosts x GPUs = ranks, and the program gets the configuration file. Arguments of the deepspeed command."""
     entry = "pretrain_gpt.py" if any("pretrain_gpt.py" in w for c in calls for w in c.argv) else "train.py"
     call, before, after = capture.of_program(calls, entry)
     if call.program == "deepspeed":
@@ -155,6 +157,7 @@ def check_deepspeed_launch(calls: list[capture.Call], plan: Plan) -> None:
         counts = [int(before[before.index(n) + 1]) for n in ("--nnodes", "--nproc-per-node")]
     assert counts[0] * counts[1] == plan.gpus, (before, plan.gpus)
     assert after[after.index("--deepspeed_config") + 1].endswith("/work/ds_config.json"), after
+    return before if call.program == "deepspeed" else None
 
 
 # --- torchtitan ----------------------------------------------------------------------------------------------------

@@ -38,6 +38,15 @@ def test_every_stage_and_format(deepspeed: Worker, zero: int, precision: str, re
     assert not differences_deepspeed(answer["facts"], cluster(plan.gpus), model, plan)
 
 
+def test_the_launcher_check_can_fail(deepspeed: Worker) -> None:
+    good = ["--hostfile", "hostfile", "--num_nodes", "2", "--num_gpus", "8", "--launcher", "pdsh"]
+    hosts = "# comment\na slots=8\nb slots=8\n"
+    base = {"config": json.dumps(config(MODELS["llama-like"], PLAN)), "world": PLAN.gpus, "tp": 2, "pp": 1}
+    assert deepspeed.ask(**base, launcher=good, hostfile=hosts)["verdict"] == "accepted"
+    assert deepspeed.ask(**base, launcher=[*good, "--no_such"], hostfile=hosts)["stage"] == "launcher"
+    assert deepspeed.ask(**base, launcher=good, hostfile="a slots=8\n")["stage"] == "launcher"
+
+
 def test_experts_by_configuration(deepspeed: Worker) -> None:
     plan = dataclasses.replace(PLAN, expert_parallel=8, zero_stage=2)
     answer = ask(deepspeed, config(MODELS["experts"], plan), plan)
