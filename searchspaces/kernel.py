@@ -175,7 +175,7 @@ def _score_chunk(hw, T, P, C, E, b, X, sp, split, v, base, axes, dense, moe, edg
             for izero in range(n_zero):
                 zero = axes.zero[izero]
                 index = ((base * axes.recompute.shape[0] + imode) * n_order + iorder) * n_zero + izero
-                reason = zero_reason(hw.rules, T, P, point.data * C, zero)
+                reason = zero_reason(hw.rules, point, zero)
                 if reason == OK:
                     point = make_point(
                         hw.model.layers, hw.gpus, hw.batch, T, P, C, E, b, X, sp, split, v, zero, mode, axes.order[iorder]

@@ -46,7 +46,9 @@ def cell_reason(model: Model, rules: TargetRules, gpus: int, T: int, P: int, C: 
         return GPUS
     if (T > 1 and not rules.tensor) or (P > 1 and not rules.pipeline) or (C > 1 and not rules.context):
         return TARGET
-    if E > 1 and not rules.expert:
+    if (model.experts > 0 and not rules.expert) or (model.mla and not rules.mla):
+        return TARGET
+    if E > 1 and P > 1 and not rules.expert_pipeline:
         return TARGET
     if model.heads % T != 0:
         return HEADS
@@ -102,12 +104,16 @@ def split_reason(rules: TargetRules, first: int) -> int:
 @jit
 def chunk_reason(model: Model, rules: TargetRules, P: int, v: int, m: int, first: int, last: int) -> int:
     """Interleaving: more than one stage, micro-batches in multiples of P, every stage's layers in multiples of v."""
+    if rules.fill and m < P:
+        return TARGET
     if v == 1:
         return OK
     if not rules.interleave:
         return TARGET
     if P == 1 or m % P != 0:
         return INTERLEAVE
+    if P < rules.interleave_min_pipeline:
+        return TARGET
     for stage in (0, 1, P - 1):
         if stage_layer_count(model.layers, P, first, last, min(stage, P - 1)) % v != 0:
             return CHUNKS
@@ -115,11 +121,17 @@ def chunk_reason(model: Model, rules: TargetRules, P: int, v: int, m: int, first
 
 
 @jit
-def zero_reason(rules: TargetRules, T: int, P: int, shards: int, zero: int) -> int:
-    """Sharding stages the target supports; sharding over one rank is no sharding."""
-    if zero > 0 and shards == 1:
+def zero_reason(rules: TargetRules, point: Point, zero: int) -> int:
+    """Sharding stages the target supports beside the point's degrees; sharding over one rank is no sharding."""
+    if zero > 0 and point.data * point.context == 1:
         return DUPLICATE
-    if zero > rules.max_zero or (P > 1 and zero > rules.max_zero_pipeline) or (T > 1 and zero > rules.max_zero_tensor):
+    if zero > rules.max_zero or (zero == 1 and not rules.zero_1):
+        return ZERO
+    if (point.pipeline > 1 and zero > rules.max_zero_pipeline) or (point.tensor > 1 and zero > rules.max_zero_tensor):
+        return ZERO
+    if point.expert > 1 and zero > rules.max_zero_expert:
+        return ZERO
+    if zero == 0 and not rules.zero_0_groups and (point.context > 1 or (point.expert > 1 and point.data > 1)):
         return ZERO
     return OK
 
@@ -143,14 +155,18 @@ def recompute_reason(model: Model, rules: TargetRules, P: int, v: int, mode: int
 
 @jit
 def order_reason(model: Model, rules: TargetRules, point: Point) -> int:
-    """The second rank order differs only when both pipeline and data degrees exceed one, and needs equal expert grids."""
+    """The second rank order differs only when both pipeline and data degrees exceed one, and needs equal expert grids.
+
+    Megatron lays out an expert grid for dense models too, of the tensor degree alone.
+    """
     if point.order == 0:
         return OK
     if point.pipeline == 1 or point.data == 1:
         return DUPLICATE
     if not rules.order:
         return TARGET
-    if model.experts > 0 and point.expert_tensor * point.expert != point.tensor * point.context:
+    grid = point.expert_tensor * point.expert if model.experts > 0 else point.tensor
+    if grid != point.tensor * point.context:
         return EXPERT_GRID
     return OK
 
@@ -176,5 +192,5 @@ def point_reason(
     if reason == OK:
         reason = order_reason(model, rules, point)
     if reason == OK:
-        reason = zero_reason(rules, T, P, point.data * C, point.zero)
+        reason = zero_reason(rules, point, point.zero)
     return reason

@@ -62,9 +62,11 @@ class TargetRules(NamedTuple):
     tensor: int = 1
     pipeline: int = 1
     context: int = 1
-    expert: int = 1
+    expert: int = 1  # models with experts
+    mla: int = 1  # models with latent attention
     expert_tensor: int = 1
     interleave: int = 1
+    fill: int = 0  # needs at least as many micro-batches as pipeline stages
     uneven: int = 1
     sequence_parallel: int = 1
     selective: int = 1
@@ -74,6 +76,11 @@ class TargetRules(NamedTuple):
     max_zero_pipeline: int = 1  # highest ZeRO stage with pipeline parallelism
     max_zero_tensor: int = 3  # highest ZeRO stage with tensor parallelism
     moe_needs_sp: int = 1  # experts with a tensor degree need sequence parallelism
+    interleave_min_pipeline: int = 2  # smallest pipeline degree with interleaving
+    zero_1: int = 1  # optimizer state can be sharded without gradients
+    zero_0_groups: int = 1  # context or expert degrees beside whole copies of the weights
+    max_zero_expert: int = 3  # highest ZeRO stage with an expert degree
+    expert_pipeline: int = 1  # expert and pipeline degrees together
 
 
 def reason_name(code: int) -> str:

@@ -39,6 +39,11 @@ class Capability(NamedTuple):
     m_at_least_p: int = 0  # fewer micro-batches than pipeline stages are refused
     moe_tp_needs_sp: int = 1  # tensor parallel experts train only with sequence parallelism
     data_outside_pipeline: int = 1  # rank order tp-cp-ep-pp-dp
+    interleave_min_pp: int = 2  # smallest pipeline degree with interleaved stages
+    zero_1: int = 1  # optimizer state can be sharded without gradients
+    zero_0_with_groups: int = 1  # context or expert degrees beside whole copies of the weights
+    max_zero_with_ep: int = 3
+    pp_with_ep: int = 1
 
 
 MEGATRON = Capability()
@@ -48,6 +53,7 @@ TARGET_CAPABILITIES: dict[str, Capability] = {
     # 2023: no context parallelism, experts only as top-1 switch layers, stages of equal size, no MLA, no FSDP.
     "megatron-lm-2023": Capability(
         context=0, moe=0, mla=0, expert_tensor=0, uneven_stages=0, max_zero=1, selective_recompute=0, data_outside_pipeline=0,
+        interleave_min_pp=3,
     ),
     "megatron-deepspeed": Capability(
         context=0, moe=0, mla=0, expert_tensor=0, interleave=0, interleave_m_multiple_of_p=0, uneven_stages=0,
@@ -55,11 +61,11 @@ TARGET_CAPABILITIES: dict[str, Capability] = {
     ),
     "deepspeed": Capability(
         context=0, sequence_parallel=0, expert_tensor=0, interleave=0, interleave_m_multiple_of_p=0, uneven_stages=0,
-        selective_recompute=0, partial_recompute=0, moe_tp_needs_sp=0, data_outside_pipeline=0,
+        selective_recompute=0, partial_recompute=0, moe_tp_needs_sp=0, data_outside_pipeline=0, max_zero_with_ep=2, pp_with_ep=0,
     ),
     "torchtitan": Capability(
         expert_tensor=0, uneven_stages=0, selective_recompute=0, partial_recompute=0, max_zero_with_pp=3, zero_one=0, m_at_least_p=1,
-        moe_tp_needs_sp=0, data_outside_pipeline=0,
+        moe_tp_needs_sp=0, data_outside_pipeline=0, zero_1=0, zero_0_with_groups=0,
     ),
 }
 CAPABILITIES: dict[str, dict[str, int]] = {name: c._asdict() for name, c in TARGET_CAPABILITIES.items()}
