@@ -6,10 +6,19 @@ The questions, and which command or function answers each: docs/questions.md.
 from __future__ import annotations
 
 from autotune.answers_changes import what_to_change
+from autotune.answers_cluster import cluster_warnings
 from autotune.answers_conventions import assumptions, batch_from_throughput, conventions, fingerprint
 from autotune.answers_gpus import gpu_count_table, min_gpus, smallest_memory_plan, useful_gpu_counts
 from autotune.answers_layers import chunk_layer_choices, edges_counted, even_pipelines, layouts
-from autotune.answers_legal import legal_values, samples_per_replica, sequence_multiple, smallest_world, why_illegal
+from autotune.answers_legal import (
+    chunk_problem,
+    legal_values,
+    replicated_kv_heads,
+    samples_per_replica,
+    sequence_multiple,
+    smallest_world,
+    why_illegal,
+)
 from autotune.answers_limits import limits
 from autotune.answers_memory import oom_report, phase_bytes
 from autotune.answers_rule import default_setting, different_shape, rule_of_thumb, rule_of_thumb_plan, shape
@@ -25,6 +34,8 @@ __all__ = [
     "assumptions",
     "batch_from_throughput",
     "chunk_layer_choices",
+    "chunk_problem",
+    "cluster_warnings",
     "conventions",
     "data_parallel_dependence",
     "default_setting",
@@ -40,6 +51,7 @@ __all__ = [
     "oom_report",
     "phase_bytes",
     "recompute_options",
+    "replicated_kv_heads",
     "rule_of_thumb",
     "rule_of_thumb_plan",
     "samples_per_replica",

@@ -80,7 +80,8 @@ def _beyond_target(model: ModelSpec, plan: Plan, target: str) -> bool:
     from autotune.emit import find_target
     from autotune.emit.base import beyond
 
-    return bool(beyond(find_target(target).capabilities, model, plan))
+    found = beyond(find_target(target).capabilities, model, plan)
+    return any(not p.key.startswith("training.") for p in found)  # how the model is trained is the user's choice
 
 
 def _row(change: Change, priced: Evaluation, before: Evaluation) -> dict[str, Any]:

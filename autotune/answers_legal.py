@@ -6,6 +6,7 @@ import dataclasses
 from math import lcm
 from typing import Any
 
+from autotune.answers_layers import chunk_layer_choices
 from autotune.legality import RULES, Case, balanced_stage_layers, family_of, violations
 from autotune.plan import Plan
 from autotune.specs import ModelSpec
@@ -48,6 +49,21 @@ def why_illegal(model: ModelSpec, axis: str, value: int, target: str = "megatron
     rules = {r.name for r in RULES if axis in r.axes and r.structural}
     plan = dataclasses.replace(plan, **{axis: value})
     return [v["message"] for v in violations(model, plan, target) if v["rule"] in rules]
+
+
+def chunk_problem(layers: int, pipeline: int, layers_per_chunk: int) -> str | None:
+    """What is wrong with a number of layers per model chunk, or None: P x chunk must divide the layers.
+
+    >>> chunk_problem(40, 8, 2)
+    '40 layers are not a multiple of pipeline_parallel 8 x 2 layers per chunk = 16; legal per chunk: 1, 5'
+    """
+    if layers % (pipeline * layers_per_chunk) == 0:
+        return None
+    legal = ", ".join(map(str, chunk_layer_choices(layers, pipeline))) or "none"
+    return (
+        f"{layers} layers are not a multiple of pipeline_parallel {pipeline} x {layers_per_chunk} layers per chunk = "
+        f"{pipeline * layers_per_chunk}; legal per chunk: {legal}"
+    )
 
 
 def smallest_world(tensor: int = 1, pipeline: int = 1, context: int = 1, expert: int = 1, expert_tensor: int = 1) -> int:

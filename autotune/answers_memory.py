@@ -54,7 +54,7 @@ def oom_report(evaluation: Evaluation) -> dict[str, Any]:
     """Where a plan's memory peaks, and where it first exceeds the GPU.
 
     `{"fits", "over_GiB", "stage", "largest": {"part", "GiB", "text"}, "phases": [{"phase", "GiB", "stage", "exceeds"}],
-    "first_exceeded": {...} | None, "parts_GiB", "text": [lines]}`. Stages count from 0. A plan that fits has no
+    "first_exceeded": {...} | None, "parts_GiB", "parts_text", "text": [lines]}`. Stages count from 0. A plan that fits has no
     `first_exceeded`; one that only exceeds after the optimizer state exists can run for several iterations first when loss
     scaling skips steps.
     """
@@ -74,6 +74,7 @@ def oom_report(evaluation: Evaluation) -> dict[str, Any]:
         "stages": len(totals),
         "largest": {"part": largest, "GiB": parts[largest], "text": PARTS[largest]},
         "parts_GiB": parts,
+        "parts_text": PARTS,
         "phases": phases,
         "first_exceeded": first,
     }

@@ -17,7 +17,7 @@ from autotune.setting import Setting, calibration_of, hardware
 from autotune.specs import ClusterSpec, ModelSpec
 from costmodels._jit import jit
 from costmodels.edges import EdgeCost
-from costmodels.flops import model_flops_per_token, recomputed_flops_per_token
+from costmodels.flops import matmul_parameters, model_flops_per_token, recomputed_flops_per_token
 from costmodels.iteration import Iteration, price_iteration
 from costmodels.layer import LayerCost
 from costmodels.memory import memory_total, stage_memory
@@ -189,6 +189,8 @@ def _rates(model: ModelSpec, plan: Plan, cluster: ClusterSpec, time_s: float) ->
     numbers = model_constants(model)
     tokens = plan.global_batch_size * model.seq_length / time_s / plan.gpus
     flops = model_flops_per_token(numbers, 0)
+    if model.training.lora_rank is not None:
+        flops -= 2.0 * matmul_parameters(numbers)  # a frozen model has no weight gradients
     share = 0.0
     if plan.recompute == "full":
         n = plan.recompute_num_layers

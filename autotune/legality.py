@@ -13,8 +13,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from autotune.nearest_values import balanced_stage_layers, nearest_divisors, nearest_multiples
 from autotune.plan import Plan
 from autotune.specs import ModelSpec
+
+__all__ = [
+    "FAMILIES", "RULES", "Case", "Rule", "balanced_stage_layers", "family_of", "nearest_divisors", "nearest_multiples", "violations",
+]  # fmt: skip
 
 FAMILIES = {
     "megatron": ("megatron", "nemo", "bridge", "primus", "flagscale", "swift", "neox"),
@@ -91,39 +96,6 @@ def violations(model: ModelSpec, plan: Plan, target: str = "megatron", gpus: int
         if message:
             found.append({"rule": rule.name, "message": message, "nearest": _nearest(case, rule)})
     return found
-
-
-def balanced_stage_layers(layers: int, stages: int) -> tuple[int, ...]:
-    """Layers per pipeline stage, as even as possible, the first and last stages taking the fewer layers.
-
-    >>> balanced_stage_layers(8, 4), balanced_stage_layers(27, 2), balanced_stage_layers(61, 8)
-    ((2, 2, 2, 2), (14, 13), (7, 8, 8, 8, 8, 8, 7, 7))
-    """
-    base, extra = divmod(layers, stages)
-    order = sorted(range(stages), key=lambda i: (i == stages - 1, i == 0)) if stages > 2 else list(range(stages))
-    larger = set(order[:extra])
-    return tuple(base + (i in larger) for i in range(stages))
-
-
-def nearest_divisors(number: int, value: int) -> list[int]:
-    """The divisors of `number` next to `value`, below and above.
-
-    >>> nearest_divisors(40, 3), nearest_divisors(40, 41)
-    ([2, 4], [40])
-    """
-    below = next((d for d in range(min(value - 1, number), 0, -1) if number % d == 0), None)
-    above = next((d for d in range(value + 1, number + 1) if number % d == 0), None)
-    return [d for d in (below, above) if d]
-
-
-def nearest_multiples(step: int, value: int) -> list[int]:
-    """The positive multiples of `step` next to `value`.
-
-    >>> nearest_multiples(48, 100), nearest_multiples(48, 7)
-    ([96, 144], [48])
-    """
-    below = value // step * step
-    return [m for m in (below, below + step) if m > 0]
 
 
 def _nearest(case: Case, rule: Rule) -> dict[str, list[Any]]:
@@ -235,7 +207,15 @@ def _query_groups(c: Case) -> str | None:
     groups, t = c.model.kv_heads, c.plan.tensor_parallel
     if c.model.multi_latent_attention or groups % t == 0 or t % groups == 0:
         return None
-    return f"num_query_groups {groups} and tensor_parallel {t}: neither divides the other"
+    return f"num_query_groups {groups} (kv heads) and tensor_parallel {t}: neither divides the other"
+
+
+def _whole_query_groups(c: Case) -> str | None:
+    # torchtitan splits the KV projection by heads: pytorch/torchtitan pull request 2577 checks it when the job starts.
+    groups, t = c.model.kv_heads, c.plan.tensor_parallel
+    if c.model.multi_latent_attention or groups % t == 0:
+        return None
+    return f"num_query_groups {groups} (kv heads) is not divisible by tensor_parallel {t}; this program does not copy KV heads"
 
 
 def _ffn(c: Case) -> str | None:
@@ -270,6 +250,12 @@ def _chunks(c: Case) -> str | None:
     uneven = sorted({n for n in p.stage_layers if n % p.virtual_stages})
     if not uneven or p.virtual_stages == 1:
         return None
+    chunks = p.virtual_stages * p.pipeline_parallel
+    if chunks > sum(p.stage_layers):
+        return (
+            f"virtual_stages {p.virtual_stages} x pipeline_parallel {p.pipeline_parallel} = {chunks} model chunks, "
+            f"more than the {sum(p.stage_layers)} layers"
+        )
     return f"a stage of {uneven[0]} layers does not split into virtual_stages {p.virtual_stages} equal chunks"
 
 
@@ -325,6 +311,13 @@ def _experts(c: Case) -> str | None:
     return _divides("num_experts", c.model.num_experts, e, "expert_parallel")
 
 
+def _experts_sequence(c: Case) -> str | None:
+    p = c.plan
+    if not c.model.num_experts or p.tensor_parallel == 1 or p.sequence_parallel:
+        return None
+    return f"experts with tensor_parallel {p.tensor_parallel} train only with sequence_parallel"
+
+
 def _expert_tensor(c: Case) -> str | None:
     x = c.plan.expert_tensor_parallel
     if c.model.num_experts and c.model.add_bias_linear and x > 1:
@@ -371,6 +364,7 @@ RULES = (
     Rule("expert_rank_order", ("rank_order", "expert_parallel"), _expert_order, ("megatron",)),
     Rule("heads_per_tensor_rank", ("tensor_parallel",), _heads, structural=True),
     Rule("query_groups_per_tensor_rank", ("tensor_parallel",), _query_groups, structural=True),
+    Rule("query_groups_whole", ("tensor_parallel",), _whole_query_groups, ("torchtitan",), structural=True),
     Rule("ffn_per_tensor_rank", ("tensor_parallel",), _ffn, structural=True),
     Rule("expert_ffn_per_expert_tensor_rank", ("expert_tensor_parallel",), _expert_ffn, structural=True),
     Rule("layers_per_stage", ("stage_layers", "pipeline_parallel"), _stages, structural=True),
@@ -382,6 +376,7 @@ RULES = (
     Rule("sequence_per_tensor_rank", ("sequence_parallel", "tensor_parallel", "seq_length"), _sequence, structural=True),
     Rule("position_embeddings", (), _positions, ("megatron", "nanotron")),
     Rule("experts_per_expert_rank", ("expert_parallel",), _experts, structural=True),
+    Rule("experts_need_sequence_parallel", ("sequence_parallel", "tensor_parallel"), _experts_sequence, ("megatron",), structural=True),
     Rule("expert_bias", ("expert_tensor_parallel",), _expert_tensor, ("megatron",), structural=True),
     Rule("zero_with_pipeline", ("zero_stage", "pipeline_parallel"), _zero_pipeline, ("deepspeed",)),
     Rule("no_interleaving", ("virtual_stages",), _no_chunks, ("deepspeed", "nanotron"), structural=True),

@@ -21,6 +21,7 @@ from autotune.constants import (
 )
 from autotune.output import note
 from autotune.specs import Calibration, ClusterSpec, ModelSpec, Range
+from autotune.training_state import training_stack
 from costmodels.records import as_record
 from searchspaces.kernel import Hardware
 from searchspaces.rules import TargetRules
@@ -108,7 +109,7 @@ def hardware(cluster: ClusterSpec, model: ModelSpec, setting: Setting, rules: Ta
         as_record(model_constants(model)),
         as_record(gpu),
         as_record(net),
-        as_record(stack_constants(cluster.stack, calibration)),
+        as_record(training_stack(stack_constants(cluster.stack, calibration), model)),
         rules,
         setting.gpus,
         setting.global_batch_size,

@@ -24,6 +24,14 @@ def _distinct(values: list[Any]) -> list[Any]:
     return list(dict.fromkeys(values))
 
 
+def _one_kind_of_gpu(value: Any) -> Any:
+    if isinstance(value, list):
+        names = ", ".join(str(v) for v in value[:8])
+        text = "mixed GPUs ({names}) are not priced: all GPUs must be identical; name the one with the least memory and speed, what the others have more is lost"
+        raise PydanticCustomError("mixed_gpus", text, {"names": names})  # type: ignore[arg-type]
+    return value
+
+
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Whole = Annotated[int, BeforeValidator(_no_boolean)]
 Real = Annotated[float, BeforeValidator(_no_boolean)]
@@ -180,7 +188,7 @@ class ClusterSpec(Strict):
     """`cluster.yaml`."""
 
     name: Name
-    gpu: str | GpuSpec
+    gpu: Annotated[str | GpuSpec, BeforeValidator(_one_kind_of_gpu)]
     gpus: GpuCount | GpuCounts
     gpus_per_node: GpuCount | None = Field(None, description="GPUs that share a host; default min(8, HB size)")
     hb_domain: HbDomainSpec = HbDomainSpec(size=None, bandwidth_GBps=None)
@@ -201,6 +209,11 @@ class TrainingSpec(Strict):
     global_batch_size: Count | Counts | None = None
     precision: Literal["bf16", "fp16", "fp8"] = "bf16"
     tokens: Positive | None = None
+    optimizer_moments: Literal["fp32", "bf16", "8bit"] | None = Field(None, description="format of both Adam moments")
+    master_weights: bool | None = Field(None, description="false: pure 16-bit training")
+    lora_rank: Annotated[Whole, Field(ge=1, le=100_000)] | None = Field(
+        None, description="adapters of this rank on all linear layers, the model frozen"
+    )
 
 
 class SearchSpec(Strict):

@@ -43,7 +43,7 @@ def gradient_sync_s(net: Network, gpu: Gpu, stack: Stack, point: Point, stage: S
     """(gradient, parameter) transfer seconds per iteration of one stage before any overlap, ZeRO 0 to 2.
 
     ZeRO 0 all-reduces gradients; 1 and 2 reduce-scatter them and gather parameters afterwards. Expert gradients travel
-    over their own group.
+    over their own group. Of a frozen model only the adapters move, but ZeRO 3 gathers all weights.
     """
     edp = expert_data_size(point)
     stride = expert_data_stride(point)
@@ -53,8 +53,9 @@ def gradient_sync_s(net: Network, gpu: Gpu, stack: Stack, point: Point, stage: S
         t = dense_reduce_s(net, gpu, grads, point)
         return t + all_reduce_s(net, gpu, expert_grads, stride, edp), 0.0
     t = dense_gather_s(net, gpu, grads, point) + all_gather_s(net, gpu, expert_grads, stride, edp)
-    params = dense_gather_s(net, gpu, stage.dense_params * stack.param_gather_bytes, point)
-    params += all_gather_s(net, gpu, stage.expert_params * stack.param_gather_bytes, stride, edp)
+    gathered = stack.param_gather_bytes if point.zero >= 3 else stack.param_gather_bytes * stack.trained_share
+    params = dense_gather_s(net, gpu, stage.dense_params * gathered, point)
+    params += all_gather_s(net, gpu, stage.expert_params * gathered, stride, edp)
     return t, params
 
 

@@ -58,6 +58,8 @@ def price_edges(
     h = 1.0 * model.hidden
     logits = tokens * padded_vocab(model, T) / T
     f, b = linear_s(tokens, 1.0 * padded_vocab(model, T) / T, h, head_gemm_flops(model, gpu), gpu.sms, hbm, K_PROLOGUE)
+    if stack.trained_share < 1.0:
+        b *= 0.5
     loss = stack.logit_time_bytes * logits / hbm
     embed = 6.0 * tokens * h / hbm
     comm = 0.0

@@ -206,6 +206,8 @@ def price_layer(model: Model, gpu: Gpu, net: Network, stack: Stack, key: LayerKe
     else:
         fm, bm = dense_block_s(model, gpu, tokens, 1.0 * model.ffn, T)
         ffn_elements = tokens * model.ffn / T
+    if stack.trained_share < 1.0:  # frozen weights have no weight gradient: half of a linear layer's backward
+        b, bm = 0.5 * b, 0.5 * bm
     fe, be = layer_elementwise_s(model, stack, hbm, norm_tokens, tokens, ffn_elements, tokens * (q + kv) / T)
     if stack.cast_bytes > 0.0:
         cast = stack.cast_bytes * (2.0 * tokens * model.hidden + tokens * (q + kv) / T + ffn_elements) / hbm

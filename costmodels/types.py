@@ -146,6 +146,7 @@ class Stack(NamedTuple):
     working_copies: float  # layers' worth of activations alive while one recomputed layer runs again
     reserve_bytes: float  # CUDA context, NCCL buffers
     fragmentation: float  # share of dynamic memory lost by the allocator
+    trained_share: float  # of the parameters: 1, or the share of adapters on a frozen model
 
 
 class Point(NamedTuple):

@@ -128,7 +128,11 @@ def beyond(capability: Capability, model: ModelSpec, plan: Plan) -> list[Problem
     c, p = capability, plan
     limit = c.max_zero if p.pipeline_parallel == 1 else min(c.max_zero, c.max_zero_with_pp)
     layers = set(p.stage_layers)
+    t = model.training
     checks = [
+        (t.lora_rank is not None, "training.lora_rank", "launch files train all parameters; adapters are priced but not emitted"),
+        (t.optimizer_moments not in (None, "fp32") or t.master_weights is False, "training.optimizer_moments",
+         "launch files keep fp32 master weights and moments; other optimizer states are priced but not emitted"),
         (p.tensor_parallel > 1 and not c.tp, "tensor_parallel", "this target has no tensor parallelism"),
         (p.pipeline_parallel > 1 and not c.pp, "pipeline_parallel", "this target has no pipeline parallelism"),
         (p.context_parallel > 1 and not c.context, "context_parallel", "this target has no context parallelism of the planned kind"),
