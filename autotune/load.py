@@ -7,6 +7,7 @@ folder that holds one); a plan is a plan file or the result of `autotune search 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ def read_yaml(path: str | Path) -> Any:
     """A YAML or JSON file as plain values."""
     return load_document(path).data
 
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[\w.-]+(?<!\.yaml)(?<!\.yml)(?<!\.json)")  # org/name
 
 def load_cluster(name_or_path: str | Path) -> ClusterSpec:
     """The cluster of a file or of the catalogue, with its GPU, fabric and stack names checked.
@@ -127,6 +130,10 @@ def _preset_or_file(kind: str, name_or_path: str | Path, what: str) -> Document:
             hint = did_you_mean(name, catalogue.names(kind))
             raise InputError.of(
                 f"no such {what} file or preset {show(name)}{hint}; 'autotune list {kind}' shows the presets"
+            )
+        if kind == "models" and _HUB_NAME.fullmatch(name):
+            raise InputError.of(
+                f"no such {what} file or preset {show(name)}; for the Hugging Face hub write hf://{name}; 'autotune list models' shows the presets"
             )
     return load_document(name_or_path)
 
