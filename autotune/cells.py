@@ -56,7 +56,7 @@ class CellSearch:
         keys, key_of = np.unique(cells[:, [0, 2, 3]], axis=0, return_inverse=True)
         key_of = key_of.reshape(-1).astype(np.int64)
         floats = [np.zeros((len(keys), *lattice.shape[:3], n)) for n in (N_LAYER, N_LAYER, N_EDGE)]
-        parts = np.array_split(np.arange(len(keys)), min(len(keys), 16))
+        parts = np.array_split(np.arange(len(keys)), max(1, min(len(keys), 16)))
         run_parallel(
             build_table, [(hw, keys[p], axes, *(f[p[0] : p[-1] + 1] for f in floats)) for p in parts if len(p)], jobs
         )

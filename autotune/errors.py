@@ -5,8 +5,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
+
+# What a terminal obeys or cannot show: control characters but tab and newline, text direction, lone surrogates.
+_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def printable(text: str) -> str:
+    r"""The text with what a terminal would obey written as escapes: a message may quote any file.
+
+    >>> printable("a\x1b[2Jb\n")
+    'a\\u001b[2Jb\n'
+    """
+    return _CONTROL.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
 class AutotuneError(Exception):
@@ -33,6 +48,10 @@ class Problem:
     line: int = 0
     key: str = ""
 
+    def __post_init__(self) -> None:
+        for name in ("message", "file", "key"):
+            object.__setattr__(self, name, printable(getattr(self, name)))
+
     def __str__(self) -> str:
         where = ":".join(filter(None, [self.file, str(self.line) if self.line else ""]))
         place = ", ".join(filter(None, [where, self.key]))
@@ -56,6 +75,23 @@ class InputError(AutotuneError):
     def of(cls, message: str, file: str = "", line: int = 0, key: str = "") -> InputError:
         """An error with a single problem."""
         return cls([Problem(message, file, line, key)])
+
+
+@contextmanager
+def about(file: str, line_of: Callable[[str], int] = lambda key: 0) -> Iterator[None]:
+    """Input errors inside that name no place get this file as theirs, and the line that `line_of` knows for their key.
+
+    >>> with about("plan.yaml"):
+    ...     raise InputError.of("holds 16 layers")
+    Traceback (most recent call last):
+    autotune.errors.InputError: holds 16 layers at plan.yaml
+    """
+    try:
+        yield
+    except InputError as e:
+        if all(p.file for p in e.problems):
+            raise
+        raise InputError([p if p.file else replace(p, file=file, line=p.line or line_of(p.key)) for p in e.problems]) from e
 
 
 class InfeasibleError(AutotuneError):

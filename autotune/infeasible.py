@@ -33,7 +33,7 @@ def explain_infeasible(
     lines = ["no plan is legal and fits"]
     details: dict[str, Any] = {"search": report, "rejected": rejected}
     main = sorted(((n, k) for k, n in rejected.items()), reverse=True)[:6]
-    lines.append("rejected: " + ", ".join(f"{k} {n:,}" for n, k in main))
+    lines.append("rejected: " + ", ".join(f"{k} {n:,}" for n, k in main) if main else f"no allowed degrees multiply to {setting.gpus} GPUs")
     over, number, index = account.miss
     if index >= 0:
         plan = plan_of(cells.lattice.point(cells.cell(number), index), model.num_layers, setting, cluster.stack)

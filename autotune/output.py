@@ -11,6 +11,8 @@ import math
 import sys
 from typing import TYPE_CHECKING, Any
 
+from autotune.errors import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -32,12 +34,12 @@ def verbosity() -> int:
 def note(text: str) -> None:
     """A line for the user on stderr; silent under `-q`."""
     if _verbosity >= 0:
-        print(text, file=sys.stderr)
+        print(printable(text), file=sys.stderr)
 
 
 def warn(text: str) -> None:
     """A warning on stderr, always shown."""
-    print(f"warning: {text}", file=sys.stderr)
+    print(f"warning: {printable(text)}", file=sys.stderr)
 
 
 def jsonable(value: Any) -> Any:
@@ -61,8 +63,8 @@ def jsonable(value: Any) -> Any:
 
 def print_json(document: Any) -> None:
     """Write the one JSON document of this run to stdout."""
-    json.dump(jsonable(document), sys.stdout, indent=1, ensure_ascii=False)
-    sys.stdout.write("\n")
+    text = json.dumps(jsonable(document), indent=1, ensure_ascii=False)
+    sys.stdout.write(printable(text) + "\n")  # in JSON the escapes mean the characters they stand for
 
 
 def console(stderr: bool = False) -> Console:
@@ -70,7 +72,8 @@ def console(stderr: bool = False) -> Console:
     from rich.console import Console
 
     width = None if (sys.stderr if stderr else sys.stdout).isatty() else 220
-    return Console(stderr=stderr, width=width, highlight=False)
+    # Names come from files: a `[/]` or `:smile:` in one is text.
+    return Console(stderr=stderr, width=width, highlight=False, markup=False, emoji=False)
 
 
 def table(title: str, columns: list[str], rows: list[list[Any]], right: set[int] | None = None) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from autotune.errors import InputError, Problem
@@ -56,6 +57,21 @@ def plan_from(document: Document, model: ModelSpec | None = None) -> Plan:
     if problems:
         raise InputError(problems)
     return plan
+
+
+def line_finder(path: str) -> Callable[[str], int]:
+    """Tells the line of a key in a plan file that was read before; 0 where the file does not have it. Reads it when asked."""
+
+    def find(key: str) -> int:
+        from autotune.load import load_document
+
+        if not key or path == "-":  # standard input cannot be read twice
+            return 0
+        document = load_document(path)
+        data, prefix = _plan_part(document)
+        return document.line_of((*prefix, key)) if key in data else 0
+
+    return find
 
 
 def _plan_part(document: Document) -> tuple[dict[str, Any], tuple[str | int, ...]]:

@@ -194,7 +194,7 @@ def _search_one(cluster: ClusterSpec, model: ModelSpec, setting: Setting, option
 
     with Progress("search", lattice.size, "points") as bar:
         try:
-            scorer = _study_scorer(cluster, model, options, cells, kernel) if options.study else kernel
+            scorer = _study_scorer(cluster, model, options, cells, kernel) if options.study and lattice.cells else kernel
             proved = walk_cells(cells, options, account, scorer, bar)
         except KeyboardInterrupt:
             interrupted = True

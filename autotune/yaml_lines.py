@@ -7,7 +7,6 @@ characters, and more than one document.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 from collections.abc import Iterator
@@ -31,6 +30,7 @@ _WORDS: dict[str, Any] = {
     **dict.fromkeys((".nan", ".NaN", ".NAN"), float("nan")),
 }
 _SAFE_TAGS = frozenset(f"tag:yaml.org,2002:{t}" for t in ("str", "int", "float", "bool", "null", "map", "seq"))
+_JSON_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _UNWANTED = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -108,12 +108,41 @@ def _parse_json(text: str, file: str) -> Document:
     except RecursionError:
         raise InputError.of(f"nested deeper than {MAX_DEPTH} levels", file) from None
     _check_json(data, file)
-    document = Document(data, file)
-    if len(text) <= 500_000:
-        # YAML refuses some valid JSON, for example tabs: the values stand, the lines stay unknown.
-        with contextlib.suppress(InputError):
-            document.lines = _parse_yaml(text, file).lines
-    return document
+    return Document(data, file, _json_lines(text) if len(text) <= 500_000 else {})
+
+
+def _json_lines(text: str) -> dict[Path, int]:
+    """The line of every key and item of a valid JSON text.
+
+    >>> _json_lines('{"a":\\n [1,\\n  {"b": 2}]}')
+    {(): 1, ('a',): 1, ('a', 0): 2, ('a', 1): 3, ('a', 1, 'b'): 3}
+    """
+    lines: dict[Path, int] = {}
+    place: list[str | int] = []  # keys and indexes on the way to the value that comes next
+    mappings: list[bool] = []  # for every open container: is it a mapping
+    line, counted, key_next = 1, 0, False
+    for token in _JSON_TOKEN.finditer(text):
+        line, counted = line + text.count("\n", counted, token.start()), token.start()
+        mark = token[0]
+        if mark in "}]":
+            mappings.pop()
+            place.pop()
+        elif mark == ",":
+            key_next = mappings[-1]
+            if not key_next:
+                place[-1] = int(place[-1]) + 1
+        elif mark == ":":
+            key_next = False
+        elif key_next:
+            place[-1] = json.loads(mark)
+            lines[tuple(place)] = line
+        else:
+            lines.setdefault(tuple(place), line)  # a key has its line already
+            if mark in "{[":
+                key_next = mark == "{"
+                mappings.append(key_next)
+                place.append("" if key_next else 0)
+    return lines
 
 
 def _check_json(data: Any, file: str) -> None:
@@ -182,7 +211,7 @@ class _Builder:
         import yaml
 
         line = event.start_mark.line + 1
-        if depth > MAX_DEPTH:
+        if depth > MAX_DEPTH and isinstance(event, yaml.CollectionStartEvent):
             raise InputError.of(f"nested deeper than {MAX_DEPTH} levels", self.file, line)
         if isinstance(event, yaml.AliasEvent):
             return self.alias(event, line)

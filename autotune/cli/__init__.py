@@ -75,8 +75,11 @@ def cli(quiet: bool, verbose: bool, debug: bool) -> None:
 
 def main() -> None:
     """Run the command line and exit with its code."""
-    from autotune.errors import AutotuneError
+    from autotune.errors import AutotuneError, printable
 
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # a name that the terminal's encoding lacks is no reason to stop
     argv = sys.argv[1:]
     flags = [a for a in argv if a in ("--debug", "-q", "--quiet", "-v", "--verbose")]
     try:
@@ -96,7 +99,7 @@ def main() -> None:
             from autotune.output import print_json
 
             print_json({"error": e.message, "exit_code": e.exit_code, **e.details})
-        print(f"error: {e.message}", file=sys.stderr)
+        print(f"error: {printable(e.message)}", file=sys.stderr)
         sys.exit(e.exit_code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

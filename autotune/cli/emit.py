@@ -19,17 +19,20 @@ LAUNCHERS = ("torchrun", "slurm", "pdsh", "kubernetes")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(cluster: str, model: str, plan: str, targets: str, out: str, launcher: str | None, force: bool, as_json: bool) -> None:
     """Write launch files for a plan."""
-    from autotune.emit import TARGETS, Options, write_targets
-    from autotune.errors import InputError
+    from autotune.emit import TARGETS, Options, find_target, write_targets
+    from autotune.errors import InputError, about
     from autotune.load import load_cluster, load_model, load_plan
     from autotune.outdir import OutputFolder
     from autotune.output import note, print_json
+    from autotune.plan_files import line_finder
 
     names = [t.strip() for t in targets.split(",") if t.strip()]
     if not names:
         raise InputError.of(f"no target named; known: {', '.join(TARGETS)}", key="--target")
+    for name in names:
+        find_target(name)  # a wrong name is no fault of the plan, which the errors below are about
     the_cluster, the_model, the_plan = load_cluster(cluster), load_model(model), load_plan(plan)
-    with OutputFolder(out, force) as folder:
+    with OutputFolder(out, force) as folder, about(plan, line_finder(plan)):
         written = write_targets(folder, names, the_cluster, the_model, the_plan, Options(launcher))
     if as_json:
         files = {t: [n if t == "plan" else f"{t}/{n}" for n in names] for t, names in written.items()}

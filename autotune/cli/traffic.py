@@ -22,13 +22,16 @@ MAX_PAIR_ROWS = 500_000
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(cluster: str, model: str, plan: str, out: Path | None, force: bool, as_json: bool) -> None:
     """Bytes between every pair of GPUs in one iteration of PLAN, by kind; whether rails alone can carry them."""
+    from autotune.errors import about
     from autotune.load import load_cluster, load_model, load_plan
     from autotune.output import note, print_json
+    from autotune.plan_files import line_finder
     from autotune.traffic import idle_pairs_share, job_of, summary
 
     the_cluster, the_model = load_cluster(cluster), load_model(model)
     the_plan = load_plan(plan, the_model)
-    job = job_of(the_cluster, the_model, the_plan)
+    with about(plan, line_finder(plan)):
+        job = job_of(the_cluster, the_model, the_plan)
     if job.hb_size != the_plan.hb_domain_size:
         note(f"the plan says HB domains of {the_plan.hb_domain_size}; {the_cluster.name} has {job.hb_size}, which is used")
     document: dict[str, Any] = {"plan_id": the_plan.id, "fabric": the_cluster.network.fabric, **summary(job)}

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from autotune.errors import InputError
+from autotune.errors import InputError, about
 from autotune.importers import nccl_xml, nvidia_smi, slurm
 from autotune.importers.assemble import Draft, Sources, assemble
 from autotune.importers.cluster_writer import render
@@ -84,11 +84,12 @@ def import_cluster(request: Request) -> Imported:
         sources.slurm = _slurm(request.slurm_topology)
     if request.scontrol:
         sources.scontrol = slurm.parse_scontrol(read_text(request.scontrol), request.scontrol)
-    _check_agreement(sources)
-    draft = assemble(sources)
-    named = [os.path.basename(g) for g in given if g] + ([f"instance type {request.instance}"] if request.instance else [])
-    text = render(draft, named)
-    return Imported(text, _load(text), draft)
+    files = [os.path.basename(g) for g in given if g]
+    with about(", ".join(files)):
+        _check_agreement(sources)
+        draft = assemble(sources)
+        text = render(draft, files + ([f"instance type {request.instance}"] if request.instance else []))
+        return Imported(text, _load(text), draft)
 
 
 def _slurm(path: str) -> Topology:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import io
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from autotune.errors import InputError, Problem
+from autotune.errors import InputError, Problem, did_you_mean
+from autotune.textfile import read_text
 
 GIB = 2.0**30
 
@@ -89,6 +91,8 @@ _INTEGER = {f.name for f in dataclasses.fields(Row) if str(f.type).startswith("i
 _NUMBER = {f.name for f in dataclasses.fields(Row) if str(f.type).startswith("float")}
 _DERIVED = {"time_s", "memory_bytes"}
 _REQUIRED = ("id", "layers", "hidden", "heads", "seq_len", "gpu", "n_gpus", "tp", "pp", "global_batch")
+# `selective-op` is Megatron's selective, `selective-layer` recomputes every second layer in full.
+RECOMPUTE = ("none", "selective", "full", "selective-op", "selective-layer")
 _TIME_COLUMNS = ("iteration_time_s", "iteration_time_s_derived")
 _RATE_COLUMNS = ("tokens_per_s_per_gpu", "tokens_per_s_per_gpu_derived")
 _OTHER_NUMBERS = (*_TIME_COLUMNS, *_RATE_COLUMNS, "memory_gb_measured")
@@ -100,16 +104,15 @@ def read_rows(path: str | Path) -> list[Row]:
     Raises InputError with file and line for a missing file, missing columns or cells that are not numbers.
     """
     name = str(path)
+    reader = csv.DictReader(io.StringIO(read_text(path), newline=""))
     try:
-        with open(path, newline="", encoding="utf-8") as handle:
-            reader = csv.DictReader(handle)
-            header = reader.fieldnames or []
-            missing = [c for c in _REQUIRED if c not in header]
-            if missing:
-                raise InputError.of(f"columns missing: {', '.join(missing)}", file=name, line=1)
-            lines = [(reader.line_num, record) for record in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError.of(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None
+        header = reader.fieldnames or []
+        missing = [c for c in _REQUIRED if c not in header]
+        if missing:
+            raise InputError.of(f"columns missing: {', '.join(missing)}", file=name, line=1)
+        lines = [(reader.line_num, record) for record in reader]
+    except csv.Error as error:
+        raise InputError.of(f"not CSV: {error}", file=name, line=reader.line_num + 1) from None
     rows: list[Row] = []
     problems: list[Problem] = []
     for line, record in lines:
@@ -150,6 +153,9 @@ def parse_row(record: dict[str, str | None]) -> Row:
             values[field.name] = _number(field.name, text)
         else:
             values[field.name] = text
+    known = values.get("recompute", "none")
+    if known not in RECOMPUTE:
+        raise ValueError(f"recompute: {known!r} is none of {', '.join(RECOMPUTE)}{did_you_mean(str(known), list(RECOMPUTE))}")
     numbers = {c: _number(c, cells[c]) for c in _OTHER_NUMBERS if cells.get(c)}
     row = Row(**values)  # type: ignore[arg-type]
     memory = numbers.get("memory_gb_measured")
