@@ -9,13 +9,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
-from autotune.evaluate import point_stage_memory, price_point, price_rows
-from costmodels.edges import EdgeCost
+from autotune.evaluate import point_stage_memory, price_point
+from costmodels.edges import price_edges
 from costmodels.groups import unreachable_group
-from costmodels.layer import LayerCost, LayerKey
-from costmodels.records import record_view
+from costmodels.layer import LayerCost, LayerKey, price_layer
+from costmodels.records import as_record
 from searchspaces.kernel import Hardware
 from searchspaces.legality import point_reason
 from searchspaces.rules import MEMORY, OK, RAIL
@@ -113,12 +111,15 @@ def first_reason(hw: Hardware, cell: tuple[int, int, int, int], mode: int, point
 
 
 def price_key(hw: Hardware, key: LayerKey) -> tuple[Any, Any, Any]:
-    """Level-1 prices of one key: dense layer, expert layer, edges."""
-    kinds = (LayerCost, LayerCost, EdgeCost)
-    rows = [np.zeros(len(kind._fields)) for kind in kinds]
-    price_rows(hw, key, *rows)
-    dense, moe, edges = (record_view(r.reshape(1, -1), kind)[0] for r, kind in zip(rows, kinds, strict=True))
-    return dense, moe, edges
+    """Level-1 prices of one key: dense layer, expert layer (zeros for a dense model), edges."""
+    dense = price_layer(hw.model, hw.gpu, hw.net, hw.stack, key, 0)
+    moe = LayerCost(*(0.0,) * len(LayerCost._fields))
+    if hw.model.experts > 0:
+        moe = price_layer(hw.model, hw.gpu, hw.net, hw.stack, key, 1)
+    edges = price_edges(
+        hw.model, hw.gpu, hw.net, hw.stack, key.tensor, key.context, key.expert, key.expert_tensor, key.micro_batch, key.seq_parallel
+    )
+    return as_record(dense), as_record(moe), as_record(edges)
 
 
 def peak_bytes(hw: Hardware, point: Any, prices: tuple[Any, Any, Any]) -> float:

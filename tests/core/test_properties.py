@@ -14,10 +14,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from autotune.cells import CellSearch
-from autotune.evaluate import evaluate, plan_point, point_stage_memory, price_point
+from autotune.evaluate import evaluate, point_stage_memory, price_point
 from autotune.legality import violations
 from autotune.plan import Plan
-from autotune.plan_points import plan_of
+from autotune.plan_points import plan_of, plan_point
 from autotune.search import SearchOptions, search
 from costmodels.activations import layer_bytes
 from costmodels.collectives import all_gather_s, all_reduce_s, all_to_all_s, point_to_point_s

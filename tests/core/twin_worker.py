@@ -8,18 +8,16 @@ from __future__ import annotations
 import sys
 
 import numpy as np
+from brute import price_key
 from cases import cluster_spec, hardware_of, lattice_of, model_spec, random_points
 
 from autotune.cells import CellSearch
-from autotune.evaluate import point_stage_memory, price_point, price_rows
-from costmodels.edges import EdgeCost
+from autotune.evaluate import point_stage_memory, price_point
 from costmodels.groups import unreachable_group
-from costmodels.layer import LayerCost, LayerKey
+from costmodels.layer import LayerKey
 from costmodels.pipeline import one_f_one_b
-from costmodels.records import record_view
 from searchspaces.legality import point_reason
 
-KINDS = (LayerCost, LayerCost, EdgeCost)
 HARDWARE = [
     ("dense", {"stack": "megatron-2022", "gpu": "A100-80GB-SXM", "nic": 200.0}, {}),
     ("gpt2", {"stack": "megatron-2021", "gpu": "V100-32GB-SXM"}, {"precision": "fp16"}),
@@ -42,13 +40,12 @@ def point_numbers(kind: str, cluster: dict, model: dict, legal: int, seed: int) 
         numbers += [reason, unreachable_group(hw.net, point, hw.model.experts, hw.model.tied)]
         if reason:
             continue
-        rows = [np.zeros(len(kind_._fields)) for kind_ in KINDS]
-        price_rows(hw, LayerKey(cell.tensor, cell.context, cell.expert, point.expert_tensor, point.micro_batch, point.seq_parallel), *rows)
-        dense, moe, edges = (record_view(r.reshape(1, -1), k)[0] for r, k in zip(rows, KINDS, strict=True))
-        iteration = price_point(hw, point, dense, moe, edges)
-        numbers += [x for row in rows for x in row] + [iteration.time_s, *iteration.breakdown]
+        key = LayerKey(cell.tensor, cell.context, cell.expert, point.expert_tensor, point.micro_batch, point.seq_parallel)
+        prices = price_key(hw, key)
+        iteration = price_point(hw, point, *prices)
+        numbers += [x for row in prices for x in row.tolist()] + [iteration.time_s, *iteration.breakdown]
         for stage in range(point.pipeline):
-            numbers += list(point_stage_memory(hw, point, dense, moe, edges, stage))
+            numbers += list(point_stage_memory(hw, point, *prices, stage))
         legal -= 1
         if legal == 0:
             break
