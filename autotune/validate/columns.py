@@ -70,11 +70,11 @@ def measured(samples: Sequence[Sample]) -> Array:
     return np.array([float(s.row.time_s or 0.0) for s in samples])
 
 
-def fit_samples(samples: Sequence[Sample], scale: float, weights: Sequence[float] | None = None) -> Fit:
+def fit_samples(samples: Sequence[Sample], scale: float, weights: Sequence[float] | None = None, heavy: bool = False) -> Fit:
     """Fit everything `tunable` allows on these rows."""
     prepared = resolve(samples, Applier({}))
     target = np.log(measured(samples))
-    return fit(constants_for(prepared), lambda v: np.log(times(prepared, Applier(v))) - target, weights, scale)
+    return fit(constants_for(prepared), lambda v: np.log(times(prepared, Applier(v))) - target, weights, scale, heavy)
 
 
 def predict(samples: Sequence[Sample], values: dict[str, float] | None = None) -> Array:
@@ -83,11 +83,11 @@ def predict(samples: Sequence[Sample], values: dict[str, float] | None = None) -
     return times(resolve(samples, applier), applier)
 
 
-def column_f(samples: Sequence[Sample], splits: Sequence[Split], scale: float) -> Array:
+def column_f(samples: Sequence[Sample], splits: Sequence[Split], scale: float, heavy: bool = False) -> Array:
     """Every row predicted by constants fitted on the other folds."""
     out = np.zeros(len(samples))
     for train, test in splits:
-        values = fit_samples([samples[i] for i in train], scale).values
+        values = fit_samples([samples[i] for i in train], scale, None, heavy).values
         out[test] = predict([samples[i] for i in test], values)
     return out
 

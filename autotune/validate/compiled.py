@@ -66,6 +66,7 @@ def prepare(scenario: Scenario) -> Prepared:
     """Convert once. Efficiencies are the shipped ones; a fit replaces them."""
     from autotune.constants import gpu_constants, hb_rates, model_constants, network_constants, nic_rates
     from autotune.evaluate import plan_point
+    from autotune.setting import calibration_of
 
     cluster, plan = scenario.cluster, scenario.plan
     spec = cluster.gpu
@@ -73,7 +74,7 @@ def prepare(scenario: Scenario) -> Prepared:
     hb, nic = hb_rates(cluster), nic_rates(cluster)
     assert isinstance(hb, list) and isinstance(nic, list)
     net = network_constants(cluster, plan.gpus, plan.hb_domain_size, hb[0], nic[0])
-    gpu = gpu_constants(spec, scenario.model.training.precision)
+    gpu = gpu_constants(spec, scenario.model.training.precision, calibration_of(cluster))
     point, layers = plan_point(plan)
     model = model_constants(scenario.model)._replace(layers=layers)
     return Prepared(model, gpu, net, point, plan.stack, spec.name, cluster.name)

@@ -42,10 +42,13 @@ class Fit:
     after: float
 
 
-def fit(constants: Sequence[Constant], residuals: Residuals, weights: Sequence[float] | None = None, scale: float = SCALE) -> Fit:
+def fit(
+    constants: Sequence[Constant], residuals: Residuals, weights: Sequence[float] | None = None, scale: float = SCALE, heavy: bool = False
+) -> Fit:
     """Fit `constants` so that `residuals(values)` are small.
 
     `residuals` maps {name: value} to ln(predicted / measured) of every row; `weights` multiply rows.
+    `heavy` takes a Cauchy loss, for sets in which many rows are slow for reasons no constant can carry.
 
     >>> truth = np.array([1.0, 2.0, 4.0])
     >>> f = fit([Constant("k", 1.0, 0.5, 0.1, 3.0)], lambda v: np.log(v["k"] * truth / (1.5 * truth)))
@@ -72,7 +75,7 @@ def fit(constants: Sequence[Constant], residuals: Residuals, weights: Sequence[f
         return Fit({}, {}, (), error, error)
     inset = np.minimum(0.3, 0.25 * (bounds[1] - bounds[0]))  # a start on a bound would stay there
     first = np.clip(0.0, bounds[0] + inset, bounds[1] - inset)
-    solution = least_squares(vector, first, bounds=bounds, loss=_robust(len(start)), diff_step=1e-4)
+    solution = least_squares(vector, first, bounds=bounds, loss=_robust(len(start), heavy), diff_step=1e-4)
     spread = _spread(solution.jac)
     values = values_at(solution.x)
     names_known = tuple(n for n, s in zip(names, spread, strict=True) if s < IDENTIFIED)
@@ -84,13 +87,16 @@ def _mean(residual: Array) -> float:
     return float(np.mean(np.abs(residual))) if len(residual) else 0.0
 
 
-def _robust(rows: int) -> Callable[[Array], Array]:
-    """Soft-L1 on the first `rows` residuals, plain squares on the priors behind them."""
+def _robust(rows: int, heavy: bool) -> Callable[[Array], Array]:
+    """Soft-L1 or Cauchy on the first `rows` residuals, plain squares on the priors behind them."""
 
     def rho(z: Array) -> Array:
         out = np.empty((3, len(z)))
         t = 1 + z
-        out[0], out[1], out[2] = 2 * (np.sqrt(t) - 1), t**-0.5, -0.5 * t**-1.5
+        if heavy:
+            out[0], out[1], out[2] = np.log1p(z), 1 / t, -(t**-2)
+        else:
+            out[0], out[1], out[2] = 2 * (np.sqrt(t) - 1), t**-0.5, -0.5 * t**-1.5
         out[0, rows:], out[1, rows:], out[2, rows:] = z[rows:], 1.0, 0.0
         return out
 

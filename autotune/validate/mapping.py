@@ -15,7 +15,7 @@ from functools import lru_cache
 
 from autotune.errors import AutotuneError
 from autotune.plan import Plan
-from autotune.specs import ClusterSpec, GpuSpec, HbDomainSpec, ModelSpec, NetworkSpec
+from autotune.specs import Calibration, ClusterSpec, GpuSpec, HbDomainSpec, ModelSpec, NetworkSpec
 from autotune.validate.rows import Row
 from autotune.validate.stages import stage_split
 from autotune.validate.tables import model_flags, stack_of, systems
@@ -116,7 +116,9 @@ def _cluster(system: str, gpu_name: str, gpus: int, per_node: int | None, nic: f
             fabric="rail-optimized",
             nic_Gbps=nic or (known.nic_Gbps if known else None),
             nic_efficiency=known.nic_efficiency if known else None,
+            latency_us=known.latency_us if known else None,
         ),
+        calibration=Calibration(gemm_efficiency=known.gemm_efficiency) if known and known.gemm_efficiency else None,
         stack=stack,
     )
 
@@ -160,6 +162,8 @@ def _model(
             "moe_ffn_hidden_size": expert_ffn,
             "moe_shared_expert_intermediate_size": shared or None,
             "first_k_dense": dense or 0,
+            "moe_router_num_groups": flags.route_groups or None,
+            "moe_router_group_topk": flags.route_topk_groups or None,
         }
     if mla:
         if not flags.kv_lora:

@@ -18,6 +18,7 @@ class PublishedSet(NamedTuple):
     title: str
     holds: Callable[[Row], bool]
     scale: float = 0.03
+    heavy: bool = False  # Cauchy instead of soft-L1
     by_cell: bool = False  # also leave out one (hidden, micro-batch, tensor) cell at a time
 
 
@@ -39,13 +40,13 @@ SETS: tuple[PublishedSet, ...] = (
     PublishedSet("megatron-jan21", "Megatron-LM README of January 2021", _from("megatron-jan21")),
     PublishedSet("megatron-2020", "Megatron-LM README of 2020", _from("megatron-2020")),
     PublishedSet("vtrain-multi", "vTrain, several nodes", _from("vtrain-multi")),
-    PublishedSet("vtrain-single", "vTrain, one node (composed from profiled pieces)", _from("vtrain-single"), 0.03, True),
+    PublishedSet("vtrain-single", "vTrain, one node (composed from profiled pieces)", _from("vtrain-single"), by_cell=True),
     PublishedSet("bigscience", "BigScience chronicles", lambda r: r.prefix == "bigscience" and r.tier == "A"),
     PublishedSet("internevo", "InternEvo performance page", _from("internevo-tgs", "internevo-flops")),
     PublishedSet(
         "playbook-busy", "Ultra-Scale Playbook, MFU of 0.20 and more", lambda r: r.prefix == "playbook" and (r.mfu or 0.0) >= 0.2
     ),
-    PublishedSet("playbook", "Ultra-Scale Playbook, all rows", _from("playbook"), SLOW_SETS),
+    PublishedSet("playbook", "Ultra-Scale Playbook, all rows", _from("playbook"), SLOW_SETS, True),
     PublishedSet("mosaic", "MosaicML LLM Foundry (FSDP)", _from("mosaic")),
     PublishedSet("recipes-bf16", "NVIDIA recipes, dense, 16 bits", _recipe(False, False)),
     PublishedSet("recipes-fp8", "NVIDIA recipes, dense, fp8", _recipe(False, True)),

@@ -13,11 +13,13 @@ from typing import NamedTuple
 
 
 class System(NamedTuple):
-    """A machine: GPUs per node, Gb/s per GPU, and the measured share of the NIC rate; None = not known."""
+    """A machine: GPUs per node, Gb/s per GPU, measured shares and latency of its parts; None = not known."""
 
     gpus_per_node: int | None = None
     nic_Gbps: float | None = None
     nic_efficiency: float | None = None
+    latency_us: float | None = None
+    gemm_efficiency: float | None = None
 
 
 class ModelFlags(NamedTuple):
@@ -32,6 +34,8 @@ class ModelFlags(NamedTuple):
     v_dim: int = 0
     mtp: int = 0
     window: int = 0
+    route_groups: int = 0  # node-limited routing
+    route_topk_groups: int = 0
 
 
 def _read(name: str) -> list[dict[str, str]]:
@@ -49,8 +53,7 @@ def systems() -> dict[str, System]:
     return {
         r["system_group"]: System(
             int(r["gpus_per_node"]) if r["gpus_per_node"] else None,
-            float(r["nic_Gbps"]) if r["nic_Gbps"] else None,
-            float(r["nic_efficiency"]) if r["nic_efficiency"] else None,
+            *(float(r[k]) if r[k] else None for k in ("nic_Gbps", "nic_efficiency", "latency_us", "gemm_efficiency")),
         )
         for r in _read("systems.csv")
     }
@@ -84,6 +87,6 @@ def model_flags(model_name: str) -> ModelFlags:
     """
     for r in _read("models.csv"):
         if r["model_name"] == model_name:
-            sizes = (r["mla_q_lora"], r["mla_kv_lora"], r["mla_qk_nope"], r["mla_qk_rope"], r["mla_v_dim"], r["mtp_layers"], r["window"])
+            sizes = (r["mla_q_lora"], r["mla_kv_lora"], r["mla_qk_nope"], r["mla_qk_rope"], r["mla_v_dim"], r["mtp_layers"], r["window"], r["route_groups"], r["route_topk_groups"])
             return ModelFlags(_flag(r["gated_mlp"]), _flag(r["tied_embeddings"]), *(int(x or 0) for x in sizes))
     return ModelFlags()

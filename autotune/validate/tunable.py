@@ -164,3 +164,9 @@ class Applier:
         from autotune.validate.compiled import price
 
         return price(p.model, self.gpu(p), self.network(p), self.stack(p.stack), p.point)
+
+
+def shipped_values(samples: Iterable[Any]) -> dict[str, float]:
+    """Shipped numbers of every profile the samples use, by fit name: what a user gets without calibrating."""
+    stacks = {p.stack for s in samples for p in s.readings}
+    return {f"stack:{n}:{f}": float(getattr(shipped_stack(n), f)) for n in stacks for f in STACK_FIELDS.get(n, ())}
