@@ -107,6 +107,8 @@ class Plan:
             bad = _type_problem(key, value, fields[key].default)
             if bad:
                 problems.append(Problem(bad, file, key=key))
+            if isinstance(fields[key].default, float) and not bad:
+                value = float(value)  # 400 and 400.0 are one plan with one id
             values[key] = tuple(value) if isinstance(value, list) else value
         if "zero_stage" not in data and "distributed_optimizer" in data:
             values["zero_stage"] = int(bool(data["distributed_optimizer"]))
