@@ -191,7 +191,7 @@ def _expert_grid(c: Case) -> str | None:
 
 def _expert_order(c: Case) -> str | None:
     p = c.plan
-    if p.rank_order.endswith("dp") and p.expert_parallel > 1 and _expert_grid(c) is None and p.expert_data_parallel != p.data_parallel:
+    if p.pipeline_parallel > 1 and p.rank_order.endswith("dp") and p.expert_parallel > 1 and _expert_grid(c) is None and p.expert_data_parallel != p.data_parallel:
         return (
             f"rank order {p.rank_order} needs equal dense and expert data parallel degrees; "
             f"they are {p.data_parallel} and {p.expert_data_parallel}"
