@@ -143,6 +143,7 @@ def target_rules(target: str) -> TargetRules:
         max_zero_pipeline=c["max_zero_with_pp"],
         moe_needs_sp=c["moe_tp_needs_sp"],
         interleave_min_pipeline=c["interleave_min_pp"],
+        kv_copies=c["kv_copies"],
         zero_1=c["zero_1"],
         zero_0_groups=c["zero_0_with_groups"],
         max_zero_expert=c["max_zero_with_ep"],

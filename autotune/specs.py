@@ -25,7 +25,7 @@ def _distinct(values: list[Any]) -> list[Any]:
 
 
 def _one_kind_of_gpu(value: Any) -> Any:
-    if isinstance(value, list):
+    if isinstance(value, list) and len(value) > 1:
         names = ", ".join(str(v) for v in value[:8])
         text = "mixed GPUs ({names}) are not priced: all GPUs must be identical; name the one with the least memory and speed, what the others have more is lost"
         raise PydanticCustomError("mixed_gpus", text, {"names": names})  # type: ignore[arg-type]

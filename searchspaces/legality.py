@@ -52,7 +52,7 @@ def cell_reason(model: Model, rules: TargetRules, gpus: int, T: int, P: int, C: 
         return TARGET
     if model.heads % T != 0:
         return HEADS
-    if model.mla == 0 and model.kv_heads % T != 0 and T % model.kv_heads != 0:
+    if model.mla == 0 and model.kv_heads % T != 0 and (T % model.kv_heads != 0 or not rules.kv_copies):
         return KV_HEADS
     if model.ffn % T != 0 or model.shared_ffn % T != 0:
         return FFN

@@ -79,6 +79,7 @@ class TargetRules(NamedTuple):
     interleave_min_pipeline: int = 2  # smallest pipeline degree with interleaving
     zero_1: int = 1  # optimizer state can be sharded without gradients
     zero_0_groups: int = 1  # context or expert degrees beside whole copies of the weights
+    kv_copies: int = 1  # KV heads are copied where the tensor degree exceeds them
     max_zero_expert: int = 3  # highest ZeRO stage with an expert degree
     expert_pipeline: int = 1  # expert and pipeline degrees together
 

@@ -42,6 +42,7 @@ class Capability(NamedTuple):
     interleave_min_pp: int = 2  # smallest pipeline degree with interleaved stages
     zero_1: int = 1  # optimizer state can be sharded without gradients
     zero_0_with_groups: int = 1  # context or expert degrees beside whole copies of the weights
+    kv_copies: int = 1  # KV heads are copied where the tensor degree exceeds them
     max_zero_with_ep: int = 3
     pp_with_ep: int = 1
 
@@ -65,7 +66,7 @@ TARGET_CAPABILITIES: dict[str, Capability] = {
     ),
     "torchtitan": Capability(
         expert_tensor=0, uneven_stages=0, selective_recompute=0, partial_recompute=0, max_zero_with_pp=3, zero_one=0, m_at_least_p=1,
-        moe_tp_needs_sp=0, data_outside_pipeline=0, zero_1=0, zero_0_with_groups=0,
+        moe_tp_needs_sp=0, data_outside_pipeline=0, zero_1=0, kv_copies=0, zero_0_with_groups=0,
     ),
 }
 CAPABILITIES: dict[str, dict[str, int]] = {name: c._asdict() for name, c in TARGET_CAPABILITIES.items()}

@@ -34,6 +34,8 @@ BROKEN = [
      dict(tensor_parallel=3), "megatron", ("tensor_parallel", [2, 4])),
     ("query_groups_per_tensor_rank", dict(num_attention_heads=48, num_query_groups=6, hidden_size=6144, ffn_hidden_size=18432),
      dict(tensor_parallel=4), "megatron", ("tensor_parallel", [3, 6])),
+    ("query_groups_whole", dict(num_query_groups=4), dict(tensor_parallel=8), "torchtitan", ("tensor_parallel", [4])),
+    ("experts_need_sequence_parallel", MOE, {}, "megatron", ("sequence_parallel", [True])),
     ("ffn_per_tensor_rank", dict(ffn_hidden_size=11010), dict(tensor_parallel=4), "megatron", ("tensor_parallel", [2])),
     ("layers_per_stage", {}, dict(pipeline_parallel=5, stage_layers=(6, 6, 6, 6, 6)), "megatron", ("stage_layers", [(6, 7, 7, 6, 6)])),
     ("layers_per_stage", {}, dict(stage_layers=(16,)), "megatron", ("stage_layers", [(16, 16)])),
