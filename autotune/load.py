@@ -66,6 +66,8 @@ def load_cluster(name_or_path: str | Path) -> ClusterSpec:
         try:
             spec = spec.model_copy(update={"calibration": load_calibration(path)})
         except InputError as e:
+            line = document.line_of(("calibration",))
+            problems.append(Problem(f"names the calibration file {show(path)}, which is not usable", document.file, line, "calibration"))
             problems += e.problems
     if problems:
         raise InputError(problems)
