@@ -54,13 +54,11 @@ def problems(model: ModelSpec, plan: Plan) -> list[Problem]:
 def max_connections(plan: Plan, blackwell: bool = False) -> int | None:
     """CUDA_DEVICE_MAX_CONNECTIONS as Megatron's argument check wants it.
 
-    1 with tensor or context parallelism up to Hopper; never 1 with Megatron-FSDP (8 is CUDA's default).
+    1 up to Hopper; not asked for since Blackwell; never 1 with Megatron-FSDP (8 is CUDA's default).
     """
     if plan.zero_stage >= 2:
         return 8
-    if blackwell and plan.tensor_parallel == plan.context_parallel == 1:
-        return None
-    return 1
+    return None if blackwell else 1
 
 
 def arguments(model: ModelSpec, plan: Plan) -> list[Arguments]:

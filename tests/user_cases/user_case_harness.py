@@ -30,6 +30,8 @@ PLAN_KEYS = {
     "sp": "sequence_parallel", "zero": "zero_stage", "recompute": "recompute", "order": "rank_order",
 }  # fmt: skip
 
+WITHOUT_SEQUENCE_PARALLEL = ("megatron-2020", "megatron-2021", "megatron-deepspeed")
+
 Check = Callable[["Case", dict[str, Any]], None]
 CHECKS: dict[str, Check] = {}
 
@@ -129,7 +131,7 @@ def plan_of(value: dict[str, Any], model: ModelSpec, cluster: ClusterSpec) -> Pl
     fields.setdefault("data_parallel", max(1, gpus // (t * p * c)))
     d = fields["data_parallel"]
     fields.setdefault("zero_stage", int(value.get("optimizer_sharding", True)) if d * c > 1 else 0)
-    fields.setdefault("sequence_parallel", t > 1)
+    fields.setdefault("sequence_parallel", t > 1 and cluster.stack not in WITHOUT_SEQUENCE_PARALLEL)
     if "gbs" not in value:
         fields["global_batch_size"] = d * value.get("mbs", 1) * value.get("micro_batches", 8 * p)
     fields["stage_layers"] = stages_of(value, model.num_layers)
