@@ -170,7 +170,7 @@ class _Settings:
         self.counts += account.counts
         if not account.best:
             return [WORST] * len(objectives), {"hbm_bytes_over": min(account.miss[0], WORST)}, row
-        best = evaluations(self._cluster_at(setting), self.model, setting, account, cells, self.options.target)[0]
+        best = evaluations(self._cluster_at(setting), self.model, setting, account.best, cells, self.options.target)[0]
         self.found.append((setting, best))
         row["iteration_time_s"], row["plan"] = best.iteration_time_s, best.plan.to_dict()
         row["tokens_per_s_per_gpu"], row["mfu"] = best.tokens_per_s_per_gpu, best.mfu

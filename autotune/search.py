@@ -56,6 +56,7 @@ class SearchResult:
     settings: list[dict[str, Any]] = field(default_factory=list)  # co-design: one entry per hardware setting tried
     pareto: list[dict[str, Any]] = field(default_factory=list)
     plan_settings: list[Setting] = field(default_factory=list)  # co-design: the setting of each plan
+    misses: list[Evaluation] = field(default_factory=list)  # plans that came closest to fitting
     answers: dict[str, Any] = field(default_factory=dict)  # what limits the best plan, the rule of thumb, what to change
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,6 +93,7 @@ class Account:
     counts: np.ndarray = field(default_factory=lambda: np.zeros(N_REASONS, dtype=np.int64))
     best: list[tuple[float, int, int]] = field(default_factory=list)  # (seconds, cell, index), sorted, at most `top`
     miss: tuple[float, int, int] = (float("inf"), -1, -1)  # (bytes over, cell, index)
+    misses: list[tuple[float, int, int]] = field(default_factory=list)  # the closest of every cell, sorted, at most `top`
     trials: int = 0
 
     def add(self, cell: int, result: CellResult, top: int) -> None:
@@ -100,7 +102,8 @@ class Account:
         if result.best_index >= 0:
             self.best = sorted([*self.best, (result.time_s, cell, result.best_index)])[:top]
         if result.over_index >= 0:
-            self.miss = min(self.miss, (result.over_bytes, cell, result.over_index))
+            self.misses = sorted([*self.misses, (result.over_bytes, cell, result.over_index)])[:top]
+            self.miss = self.misses[0]
 
     def threshold(self, top: int) -> float:
         """Iteration time that a cell must beat to matter."""
@@ -156,10 +159,12 @@ def solve_setting(cluster: ClusterSpec, model: ModelSpec, setting: Setting, opti
     return account, cells, proved
 
 
-def evaluations(cluster: ClusterSpec, model: ModelSpec, setting: Setting, account: Account, cells: CellSearch, target: str) -> list[Evaluation]:
-    """The best plans of a searched setting, priced in full."""
+def evaluations(
+    cluster: ClusterSpec, model: ModelSpec, setting: Setting, found: list[tuple[float, int, int]], cells: CellSearch, target: str
+) -> list[Evaluation]:
+    """Plans of a searched setting, given as (score, cell, index), priced in full."""
     plans = []
-    for _, number, index in account.best:
+    for _, number, index in found:
         point = cells.lattice.point(cells.cell(number), index)
         plan = plan_of(point, model.num_layers, setting, cluster.stack)
         plans.append(evaluate(cluster, model, plan, target))
@@ -205,9 +210,10 @@ def _search_one(cluster: ClusterSpec, model: ModelSpec, setting: Setting, option
         from autotune.infeasible import explain_infeasible
 
         raise explain_infeasible(cluster, model, setting, account, cells, options, report)
-    plans = evaluations(cluster, model, setting, account, cells, options.target)
+    plans = evaluations(cluster, model, setting, account.best, cells, options.target)
     answers = answers_for(cluster, model, plans, options.target) if options.study and plans else {}
-    return SearchResult(plans, report, inputs_of(cluster, model, options), options.seed, interrupted, answers=answers)
+    misses = evaluations(cluster, model, setting, account.misses, cells, options.target) if options.study else []
+    return SearchResult(plans, report, inputs_of(cluster, model, options), options.seed, interrupted, answers=answers, misses=misses)
 
 
 def answers_for(cluster: ClusterSpec, model: ModelSpec, plans: list[Evaluation], target: str) -> dict[str, Any]:
@@ -215,11 +221,11 @@ def answers_for(cluster: ClusterSpec, model: ModelSpec, plans: list[Evaluation],
     from autotune import answers
 
     best = plans[0]
-    found: dict[str, Any] = {"limits": answers.limits(best), "changes": answers.what_to_change(cluster, model, best)[:5]}
+    found: dict[str, Any] = {"limits": answers.limits(best), "changes": answers.what_to_change(cluster, model, best, target)[:5]}
     other = answers.different_shape(plans)
     if other is not None:
         found["different_shape"] = {"id": other.plan.id, "text": answers.shape(other.plan), "time_ratio": other.iteration_time_s / best.iteration_time_s}
-    thumb = answers.rule_of_thumb_plan(cluster, model)
+    thumb = answers.rule_of_thumb_plan(cluster, model, target)
     if thumb is not None:
         e = evaluate(cluster, model, thumb, target, rail=False)
         found["rule_of_thumb"] = {

@@ -128,13 +128,17 @@ def _setting_cells(s: Setting) -> list[str]:
 
 
 def write_csv(result: SearchResult, stream: TextIO) -> None:
-    """The plans, one line each: fields of the plan, prediction, breakdown."""
+    """The plans, one line each: fields of the plan, prediction, breakdown. Below them those that came closest to fitting.
+
+    `reject_reason` is empty for a plan that runs.
+    """
     rows = []
-    for e in result.plans:
+    for e in [*result.plans, *result.misses]:
         d = e.to_dict()
         flat = {k: v for k, v in d.items() if not isinstance(v, (dict, list))}
         flat["stage_layers"] = " ".join(map(str, d["stage_layers"]))
-        flat["memory_peak_GiB"] = d["memory_GiB"]["peak"]
+        flat["memory_peak_GiB"] = flat["peak_gib"] = d["memory_GiB"]["peak"]
+        flat["reject_reason"] = e.reason
         flat.update({f"{k}_s": v for k, v in d["breakdown_s"].items()})
         rows.append(flat)
     if rows:

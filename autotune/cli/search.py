@@ -7,6 +7,8 @@ from typing import Any
 
 import click
 
+from autotune.cli.axis_options import axis_options
+
 
 @click.command()
 @click.argument("cluster")
@@ -22,21 +24,23 @@ import click
 @click.option("--jobs", default=0, help="Threads; 0 = all CPUs.")
 @click.option("--backend", default="threading", type=click.Choice(["threading", "loky", "dask"]), help="joblib backend.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**32 - 1))
+@axis_options
 @click.option("--out", type=click.Path(), help="Folder for plan.yaml, result.json and launch files.")
 @click.option("--force", is_flag=True, help="Write into a folder that already holds files.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-@click.option("--csv", "as_csv", is_flag=True, help="The plans as CSV on stdout.")
+@click.option("--csv", "as_csv", is_flag=True, help="The plans as CSV on stdout, and those that came closest to fitting.")
 def command(cluster: str, model: str, out: str | None, force: bool, as_json: bool, as_csv: bool, **given: Any) -> None:
     """Find the fastest plans of MODEL on CLUSTER that fit, and write launch files for the best.
 
     CLUSTER and MODEL are files or catalogue names; MODEL may be a Hugging Face config.json.
     """
+    from autotune.cli.axis_options import limited
     from autotune.emit import find_target
     from autotune.load import load_cluster, load_model
     from autotune.search import SearchOptions, search
     from autotune.search_output import print_result, write_csv, write_result
 
-    cluster_spec, model_spec = load_cluster(cluster), load_model(model)
+    cluster_spec, model_spec = load_cluster(cluster), limited(load_model(model), given)
     targets = [find_target(t.strip()).name for t in given.pop("target").split(",") if t.strip()]
     objectives = tuple(o.strip() for o in given.pop("objective").split(",") if o.strip())
     options = SearchOptions(target=targets[0] if targets else "megatron", objectives=objectives, **given)
