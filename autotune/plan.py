@@ -92,8 +92,11 @@ class Plan:
         }
 
     @classmethod
-    def from_dict(cls, data: dict[str, Any], file: str = "") -> Plan:
-        """A plan from its contract form. Derived fields are checked, unknown keys refused, every problem reported."""
+    def from_dict(cls, data: dict[str, Any], file: str = "", consistent: bool = True) -> Plan:
+        """A plan from its contract form. Derived fields are checked, unknown keys refused, every problem reported.
+
+        With `consistent` False, a plan whose batch, stages or expert degrees do not add up is taken as it is.
+        """
         fields = {f.name: f for f in dataclasses.fields(cls)}
         derived = ("micro_batches", "distributed_optimizer", "id")
         problems: list[Problem] = []
@@ -115,7 +118,7 @@ class Plan:
         if problems:
             raise InputError(problems)
         plan = cls(**values)
-        problems += [Problem(m, file, key=k) for k, m in plan._inconsistent(data)]
+        problems += [Problem(m, file, key=k) for k, m in plan._inconsistent(data)] if consistent else []
         if problems:
             raise InputError(problems)
         return plan

@@ -25,8 +25,8 @@ _BATCHES = ("global_batch_size", "micro_batch_size", "micro_batches")
 _MAX_BATCH = 100_000_000
 
 
-def plan_from(document: Document, model: ModelSpec | None = None) -> Plan:
-    """The plan a document holds: bare, under `plan` or `best`, or the first of `plans`.
+def plan_from(document: Document, model: ModelSpec | None = None, consistent: bool = True) -> Plan:
+    """The plan a document holds: bare, under `plan` or `best`, or the first of `plans`. `consistent` as in `Plan.from_dict`.
 
     >>> from autotune.yaml_lines import parse
     >>> plan_from(parse("{tensor_parallel: 8, data_parallel: 2, global_batch_size: 4, stage_layers: [32], mfu: 0.4}")).gpus
@@ -39,17 +39,17 @@ def plan_from(document: Document, model: ModelSpec | None = None) -> Plan:
     problems = [Problem(m, document.file, document.line_of((*prefix, k)), k) for k, m in _out_of_range(fields)]
     if "stage_layers" not in fields:
         split = _even_split(fields, model)
-        if split is None:
+        if split is None and model is None:
             where = document.line_of(prefix)
             problems.append(
                 Problem("is required: the layers of each pipeline stage", document.file, where, "stage_layers")
             )
-        else:
+        elif split is not None:  # else the number of stages is at fault, which is told below
             fields["stage_layers"] = split
     if problems:
         raise InputError(problems)
     try:
-        plan = Plan.from_dict(fields, document.file)
+        plan = Plan.from_dict(fields, document.file, consistent)
     except InputError as e:
         lined = [Problem(p.message, document.file, document.line_of((*prefix, p.key)), p.key) for p in e.problems]
         raise InputError(sorted(lined, key=lambda p: p.line)) from None
