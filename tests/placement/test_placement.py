@@ -1,6 +1,6 @@
 """Groups and their classes against nested loops, and against the kernel's own closed forms."""
 
-import brute
+import brute_groups
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -30,7 +30,7 @@ def points(draw, most=384):
 @settings(max_examples=120, deadline=None)
 @given(points(), st.sampled_from(KINDS))
 def test_groups_are_the_ranks_that_agree_on_every_other_axis(point, kind):
-    assert members(point, kind).tolist() == brute.groups(point, kind)
+    assert members(point, kind).tolist() == brute_groups.groups(point, kind)
 
 
 @settings(max_examples=120, deadline=None)
@@ -38,7 +38,7 @@ def test_groups_are_the_ranks_that_agree_on_every_other_axis(point, kind):
 def test_classes_follow_the_definition(point, kind, K):
     groups = members(point, kind)
     got = [CLASS_NAMES[c] for c in placement.classify(groups, K)]
-    assert got == [brute.class_of(g, K) for g in groups.tolist()]
+    assert got == [brute_groups.class_of(g, K) for g in groups.tolist()]
     counts = placement.class_counts(point, K, kind)
     assert sum(counts.values()) == len(groups) and all(counts[c] == got.count(c) for c in counts)
 

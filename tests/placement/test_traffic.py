@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections import defaultdict
 
-import brute
+import brute_groups
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -35,12 +35,12 @@ def brute_pairs(job):
     stage = coordinates(job.point)["pp"]
     copies = min(1.0, job.model.route_topk_groups / job.model.topk) if job.model.route_topk_groups else 1.0
     found = {}
-    for kind in brute.AXES:
+    for kind in brute_groups.AXES:
         pairs = defaultdict(float)
-        for group in brute.groups(job.point, kind):
+        for group in brute_groups.groups(job.point, kind):
             payload = getattr(volumes[stage[group[0]]], kind.replace("-", "_"))
             if len(group) > 1:
-                for pair, nbytes in brute.pairs(kind, group, payload, job.hb_size, job.point.chunks, copies).items():
+                for pair, nbytes in brute_groups.pairs(kind, group, payload, job.hb_size, job.point.chunks, copies).items():
                     pairs[pair] += nbytes
         pairs = {p: b for p, b in pairs.items() if b > 0}
         if pairs:
@@ -73,7 +73,7 @@ def test_pairs_and_totals_against_brute_force(job):
         assert got[kind] == pytest.approx(pairs, rel=1e-9)
 
     report, K = summary(job), job.hb_size
-    classes = {k: {tuple(g): brute.class_of(g, K) for g in brute.groups(job.point, k)} for k in expected}
+    classes = {k: {tuple(g): brute_groups.class_of(g, K) for g in brute_groups.groups(job.point, k)} for k in expected}
     rails = np.zeros(K)
     for kind, pairs in expected.items():
         relayable = {r for g, c in classes[kind].items() if c == "whole-domains" for r in g}
