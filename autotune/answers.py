@@ -8,7 +8,7 @@ from __future__ import annotations
 from autotune.answers_changes import what_to_change
 from autotune.answers_cluster import cluster_warnings
 from autotune.answers_conventions import assumptions, batch_from_throughput, conventions, fingerprint
-from autotune.answers_gpus import gpu_count_table, min_gpus, smallest_memory_plan, useful_gpu_counts
+from autotune.answers_gpus import gpu_count_table, min_gpus, size_report, smallest_memory_plan, useful_gpu_counts
 from autotune.answers_layers import chunk_layer_choices, edges_counted, even_pipelines, layouts
 from autotune.answers_legal import (
     chunk_problem,
@@ -57,6 +57,7 @@ __all__ = [
     "samples_per_replica",
     "sequence_multiple",
     "shape",
+    "size_report",
     "smallest_memory_plan",
     "smallest_world",
     "state_bytes_per_parameter",

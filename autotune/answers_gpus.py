@@ -7,7 +7,7 @@ from typing import Any
 
 from autotune.answers_rule import FULL, RuleOfThumb, default_setting, rule_of_thumb_plan, shape
 from autotune.answers_sharding import state_floor_GiB
-from autotune.cluster_checks import gpu_of
+from autotune.cluster_checks import gpu_counts, gpu_of
 from autotune.constants import GIB
 from autotune.errors import InputError
 from autotune.evaluate import evaluate
@@ -35,7 +35,7 @@ def min_gpus(cluster: ClusterSpec, model: ModelSpec, target: str = "megatron", m
     memory: full recompute, micro-batch 1. Sharding gains with every replica, so more GPUs can do what no plan of fewer can.
     """
     base = default_setting(cluster, model)
-    domain = cluster.hb_domain.size if isinstance(cluster.hb_domain.size, int) else gpu_of(cluster).scale_up_domain
+    domain = domain_size(cluster)
     limit_GiB = gpu_of(cluster).memory_GiB
     for count in _counts(domain, most):
         if state_floor_GiB(model, count, cluster.stack) > limit_GiB:
@@ -47,6 +47,14 @@ def min_gpus(cluster: ClusterSpec, model: ModelSpec, target: str = "megatron", m
             text = f"{count} x {gpu_of(cluster).name} is the fewest that fits: {shape(plan)}, {peak:.1f} GiB"
             return {"gpus": count, "plan": plan.to_dict(), "floor_GiB_per_gpu": state_floor_GiB(model, count, cluster.stack), "text": text}
     return {"gpus": None, "plan": None, "floor_GiB_per_gpu": state_floor_GiB(model, most, cluster.stack), "text": f"no plan fits on up to {most} GPUs"}
+
+
+def domain_size(cluster: ClusterSpec) -> int:
+    """GPUs of one HB domain when there are enough of them: the file's size, or the accelerator's."""
+    size = cluster.hb_domain.size
+    if isinstance(size, list):
+        return max(size)
+    return size or gpu_of(cluster).scale_up_domain
 
 
 def _counts(domain: int, most: int) -> list[int]:
@@ -75,10 +83,11 @@ def gpu_count_table(cluster: ClusterSpec, model: ModelSpec, counts: list[int], t
     base = default_setting(cluster, model)
     rows = []
     for count in counts:
-        setting = replace(base, gpus=count, hb_domain_size=min(base.hb_domain_size, count))
+        setting = replace(base, gpus=count, hb_domain_size=min(domain_size(cluster), count))
         row: dict[str, Any] = {"gpus": count, "plan": None}
         try:
-            plan = rule_of_thumb_plan(cluster, model, target, setting)
+            whole = count % setting.hb_domain_size == 0
+            plan = rule_of_thumb_plan(cluster, model, target, setting) if whole else None
         except InputError:
             plan = None
         if plan is not None:
@@ -99,8 +108,7 @@ def useful_gpu_counts(cluster: ClusterSpec, model: ModelSpec, gpus: int, target:
     Compares using all of them with the nearest smaller counts (whole HB domains above one domain), each with its
     rule-of-thumb plan, by total tokens per second. Leaving GPUs idle can be the faster way.
     """
-    base = default_setting(cluster, model)
-    k = base.hb_domain_size
+    k = min(domain_size(cluster), gpus)
     below = list(range(gpus, max(0, gpus - 8), -1)) if gpus <= k else [n for n in range(gpus // k * k, 0, -k)][:6]
     powers = [1 << i for i in range(gpus.bit_length()) if 1 << i <= gpus]
     counts = sorted({*below, *powers[-2:]}, reverse=True)
@@ -113,3 +121,25 @@ def useful_gpu_counts(cluster: ClusterSpec, model: ModelSpec, gpus: int, target:
     if idle:
         text += f", {idle} idle"
     return {"best": best["gpus"], "idle": idle, "rows": rows, "text": text}
+
+
+def size_report(cluster: ClusterSpec, model: ModelSpec, counts: list[int] | None = None, target: str = "megatron") -> dict[str, Any]:
+    """How many GPUs: `{"min_gpus", "plan", "state_GiB", "by_gpus", "global_batch_size", "idle", "text"}`.
+
+    `by_gpus` compares the counts given, by default the fewest that fit, doubled up to eight times as many, and the cluster's
+    own. `idle` says which GPUs of the cluster's largest count are better left out, or is empty.
+    """
+    least = min_gpus(cluster, model, target)
+    own = gpu_counts(cluster)
+    if counts is None:
+        counts = sorted({*own, *(least["gpus"] << i for i in range(4))}) if least["gpus"] else sorted(own)
+    useful = useful_gpu_counts(cluster, model, max(own), target)
+    return {
+        "min_gpus": least["gpus"],
+        "plan": least["plan"],
+        "state_GiB": state_floor_GiB(model, 1, cluster.stack),
+        "by_gpus": gpu_count_table(cluster, model, counts, target),
+        "global_batch_size": default_setting(cluster, model).global_batch_size,
+        "idle": useful["text"] if useful["idle"] else "",
+        "text": least["text"],
+    }

@@ -72,19 +72,31 @@ def stage_rows(e: Evaluation, pricing: Pricing) -> list[dict[str, Any]]:
 
 def explain(cluster: ClusterSpec, model: ModelSpec, plan: Plan, target: str = "megatron") -> dict[str, Any]:
     """The whole account of one plan: prediction, stages, what limits it, the rule-of-thumb plan, and the best single changes."""
-    from autotune.answers import limits, oom_report, rule_of_thumb_plan, what_to_change
+    from autotune.answers import (
+        assumptions,
+        conventions,
+        data_parallel_dependence,
+        limits,
+        oom_report,
+        rule_of_thumb_plan,
+        what_to_change,
+    )
 
     e = evaluate(cluster, model, plan, target)
     document: dict[str, Any] = {**e.to_dict(), "legal": not e.violations, "violations": e.violations, "fits": e.fits}
     document["stages"] = stage_rows(e, price_plan(cluster, model, plan))
     document["limits"] = limits(e)
+    document["memory_phases"] = oom_report(e)
     if not e.fits:
-        document["out_of_memory"] = oom_report(e)
-    thumb = rule_of_thumb_plan(cluster, model)
+        document["out_of_memory"] = document["memory_phases"]
+    document["data_parallel"] = data_parallel_dependence(cluster, model, plan, target)
+    thumb = rule_of_thumb_plan(cluster, model, target)
     if thumb is not None:
         other = evaluate(cluster, model, thumb, target)
         document["rule_of_thumb"] = {**other.to_dict(), "time_ratio": other.iteration_time_s / e.iteration_time_s}
-    document["advice"] = what_to_change(cluster, model, e)
+    document["advice"] = what_to_change(cluster, model, e, target)
+    document["conventions"] = conventions(cluster, model, e)
+    document["assumptions"] = assumptions(cluster, model, plan)
     return document
 
 

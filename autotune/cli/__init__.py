@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "emit": ("emit", "Write launch files for a plan."),
     "check": ("check", "Price a plan or an existing launch script: legal, fits, rail-clean, how far from the best."),
     "sweep": ("sweep", "Sensitivity curves: vary hardware or batch, re-optimise at each point."),
+    "size": ("size", "How many GPUs a model needs, and what more of them buy."),
     "network": ("network", "Switches, transceivers, dollars and watts of network fabrics."),
     "traffic": ("traffic", "Bytes between GPUs, by kind; heat map and per-rail totals."),
     "validate": ("validate", "Score the model against measured runs."),

@@ -62,15 +62,18 @@ def _print(d: dict[str, Any]) -> None:
     rows = [[g["kind"], g["size"], g["count"], g["class"], f"{g['bytes'] / 1e9:,.2f}"] for g in rail["groups"]]
     out.print(table("process groups (" + ("rail-clean" if rail["compatible"] else "NOT rail-clean") + ")", ["kind", "size", "groups", "place", "GB per iteration"], rows, right={1, 2, 4}))
     out.print("what limits it: " + "; ".join(x["text"] for x in d["limits"]))
-    if "out_of_memory" in d:
-        out.print("out of memory: " + d["out_of_memory"]["text"])
+    for line in d["memory_phases"]["text"]:
+        out.print(line)
+    out.print("data-parallel ranks: " + d["data_parallel"]["text"])
     if "rule_of_thumb" in d:
         r = d["rule_of_thumb"]
         shape = f"T={r['tensor_parallel']} P={r['pipeline_parallel']} D={r['data_parallel']} micro-batch {r['micro_batch_size']} recompute {r['recompute']}"
         out.print(f"rule of thumb: {shape}: {r['iteration_time_s']:.4g} s, {r['time_ratio']:.2f}x this plan")
     for x in d["advice"][:5]:
         out.print(f"change: {x['text']}")
-    out.print("MFU and HFU count full attention over the dense peak of the training precision; HFU adds recomputed passes.")
+    out.print("taken for granted: " + "; ".join(d["assumptions"]))
+    for line in d["conventions"]:
+        out.print(line)
 
 
 def _shown(stages: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from user_case_harness import Case, check, cluster_of, model_of, near, plan_of, price, setup
+
 from autotune import answers
 from autotune.constants import GB, GIB, model_constants
 from autotune.evaluate import Evaluation
 from costmodels.parameters import total_parameters
 from costmodels.tensors import attention_scores_bytes, expert_tokens, logits_tensor_bytes
-from user_case_harness import Case, check, cluster_of, model_of, near, plan_of, price, setup
 
 MIB = 2**20
 

@@ -39,7 +39,7 @@ def verdict(case: Case, given: dict[str, Any]) -> None:
         for option in case.plans():
             found = answers.verdict(price(case, option, case.inputs.get("target", "megatron")))
             assert found in ("fits", "tight"), (option, found)
-        return
+        return None
     if expected == "invalid_without_layout":
         return _needs_layout(case, plan, target)
     found = broken(case, plan, target)
