@@ -309,8 +309,11 @@ def search_report(
 
 
 def inputs_of(cluster: ClusterSpec, model: ModelSpec, options: SearchOptions) -> dict[str, Any]:
-    """What was asked, as given."""
+    """What was asked, as given, and hashes that tell a result copied to another cluster or model."""
+    from autotune.answers_conventions import fingerprint
+
     return {
+        **fingerprint(cluster, model),
         "cluster": cluster.model_dump(mode="json", exclude_defaults=True),
         "model": model.model_dump(mode="json", exclude_defaults=True),
         "target": options.target,

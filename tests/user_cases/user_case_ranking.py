@@ -152,7 +152,9 @@ def output_has(case: Case, given: dict[str, Any]) -> None:
     where = cluster_of({"gpu": "H100-80GB-SXM", "gpus_per_node": 8, "nodes": 8})
     model = model_of(case.inputs.get("model", "llama-3-70b"), {"training": {"tokens": 15e12}}, 1024)
     if "cluster_hash" in given["fields"]:
-        found: dict[str, Any] = answers.fingerprint(where, model)
+        from autotune.search import SearchOptions, inputs_of
+
+        found: dict[str, Any] = inputs_of(where, model, SearchOptions())
         other = answers.fingerprint(where.model_copy(update={"gpus": 128}), model)
         assert found["cluster_hash"] != other["cluster_hash"] and found["model_hash"] == other["model_hash"]
     else:
