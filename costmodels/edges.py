@@ -23,6 +23,7 @@ class EdgeCost(NamedTuple):
     head_comm_bwd_s: float
     embed_act_bytes: float
     logits_bytes: float  # peak of logits and loss
+    logits_kept_bytes: float  # more of them when gradients accumulate
     head_temp_bytes: float  # weight-gradient temporary of the head
     hidden_temp_bytes: float  # transient copies of one micro-batch's hidden state
     embed_params: float
@@ -79,7 +80,7 @@ def price_edges(
     return EdgeCost(
         embed, 2.0 * embed, comm,
         f + loss / 3.0, b + 2.0 * loss / 3.0, head_comm_f, head_comm_b,
-        1.0 * stack.dropout * tokens * h / shard, stack.logit_memory_bytes * logits, stack.head_temp_bytes * padded_vocab(model, T) / T * h,
+        1.0 * stack.dropout * tokens * h / shard, stack.logit_memory_bytes * logits, stack.logit_kept_bytes * logits, stack.head_temp_bytes * padded_vocab(model, T) / T * h,
         stack.hidden_memory_bytes * tokens * h,
         1.0 * embedding_parameters(model, T), 1.0 * head_parameters(model, T) + norm_parameters(model),
         1.0 * model.mtp, 1.0 * mtp_dense, 1.0 * mtp_expert,

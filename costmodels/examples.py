@@ -25,7 +25,7 @@ EIGHT_H100 = Network(
 
 MEGATRON_2021 = Stack(
     flash_attention=0, attention_legacy=0, attention_speed=1.0, dropout=1, fused_elementwise=1.0, fused_activation=1, qkv_copies=1, selective_core=1, recompute_share=1.0,
-    logit_time_bytes=40.0, logit_memory_bytes=10.0, cast_bytes=0.0, tensor_exposed_fwd=1.0, tensor_exposed_bwd=1.0,
+    logit_time_bytes=40.0, logit_memory_bytes=10.0, logit_kept_bytes=0.0, cast_bytes=0.0, tensor_exposed_fwd=1.0, tensor_exposed_bwd=1.0,
     context_exposed=1.0, expert_exposed=1.0, data_exposed=1.0, param_gather_exposed=1.0, p2p_exposed=1.0, p2p_scatter=1,
     chunk_s=0.0, grad_accum_bytes=8.0, grad_bytes=2.0, param_gather_bytes=2.0, launch_s=0.0, launch_tensor_s=0.0, launch_pipeline_s=0.0,
     kernel_gap_s=0.0, iteration_s=0.0, optimizer_bytes=40.0, optimizer_s=0.003, rank_s=0.0, weight_memory_bytes=2.0,

@@ -69,6 +69,8 @@ def dynamic_bytes(
             temporaries += edges.head_temp_bytes
     if last:
         logits = (1.0 + edges.mtp_layers) * edges.logits_bytes
+        if point.micro_batches > 1:
+            logits += edges.logits_kept_bytes
         temporaries += edges.head_temp_bytes
     activations = in_flight(point.pipeline, point.chunks, point.micro_batches, stage) * layers
     activations += stack.working_copies * (working_set(moe, point) if n_moe > 0 else working_set(dense, point))

@@ -115,6 +115,7 @@ class Stack(NamedTuple):
     recompute_share: float  # part of a layer's forward that full recompute runs again; below 1 where it stops early
     logit_time_bytes: float  # HBM bytes per logit of the loss
     logit_memory_bytes: float  # bytes kept per logit at the peak
+    logit_kept_bytes: float  # of the previous micro-batch's logits still alive while gradients accumulate
     cast_bytes: float  # fp8: bytes per GEMM input element spent on casts and scaling
     tensor_exposed_fwd: float
     tensor_exposed_bwd: float

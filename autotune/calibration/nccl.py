@@ -62,7 +62,7 @@ def parse_nccl(text: str, file: str = "", least_bytes: float = 1 << 20) -> list[
         if time_us <= 0:
             raise InputError.of(f"time must be positive, got {time_us}", file, number)
         if nbytes >= least_bytes:
-            rows.append(Collective(found.group(0), len(hosts), per_node, nbytes, time_us * 1e-6))
+            rows.append(Collective(found.group(0), len(hosts), per_node, nbytes, time_us / 1e6))
     if not rows:
         raise InputError.of(f"no sizes of {least_bytes / 2**20:g} MiB or more", file)
     return rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,22 +14,45 @@ from autotune.calibration.nccl import Collective
 from autotune.specs import Calibration, ClusterSpec
 from autotune.validate.mapping import Scenario
 from autotune.validate.rows import Row
-from autotune.validate.runner import Predictor
+from costmodels.types import Stack
 
 Array = NDArray[np.float64]
 Model = Callable[[Calibration], Array]
+KERNELS_PER_PASS = 100  # kernels and Python calls of one eager layer and pass, counted on transformer layers without CUDA graphs
 LARGE_GEMM = 2048  # smaller sides are not what the efficiency of large products describes
 
 
-def step_time_residuals(rows: Sequence[Row], readings: Sequence[Scenario], predict: Predictor) -> Model:
-    """ln(predicted / measured) of step times, with the cluster's calibration replaced."""
+def step_time_residuals(rows: Sequence[Row], readings: Sequence[Scenario], stack_of: Callable[[str], Stack]) -> Model:
+    """ln(predicted / measured) of step times, with constants of the calibration put in."""
+    from autotune.constants import gpu_constants
+    from autotune.validate.compiled import prepare, price
+
     measured = np.log([row.time_s for row in rows])
+    prepared = [prepare(s) for s in readings]
 
     def model(calibration: Calibration) -> Array:
-        times = [predict(s.cluster.model_copy(update={"calibration": calibration}), s.model, s.plan).time_s for s in readings]
+        times = []
+        for s, p in zip(readings, prepared, strict=True):
+            whole = merged(s.cluster, calibration).calibration
+            assert isinstance(whole, Calibration)
+            gpu = gpu_constants(gpu_spec(s.cluster), s.model.training.precision, whole)
+            stack = stack_of(p.stack)
+            if whole.launch_us is not None:
+                stack = stack._replace(launch_s=whole.launch_us * 1e-6)
+            if whole.iteration_overhead_s is not None:
+                stack = stack._replace(iteration_s=whole.iteration_overhead_s)
+            net = p.net._replace(nic_eff=whole.nic_efficiency or p.net.nic_eff)
+            times.append(price(p.model, gpu, net, stack, p.point).time_s)
         return np.asarray(np.log(times) - measured)
 
     return model
+
+
+def merged(cluster: ClusterSpec, calibration: Calibration) -> ClusterSpec:
+    """The cluster with a calibration; what it leaves open keeps the value the cluster had."""
+    before = cluster.calibration if isinstance(cluster.calibration, Calibration) else Calibration()
+    known = {**before.model_dump(exclude_none=True), **calibration.model_dump(exclude_none=True)}
+    return cluster.model_copy(update={"calibration": Calibration(**known)})
 
 
 def table_residuals(table: GpuTable, cluster: ClusterSpec) -> Model:
@@ -124,12 +147,12 @@ def bandwidths(cluster: ClusterSpec) -> tuple[float, float]:
     ) * 1e9 / 8
 
 
-def launch_seconds(table: GpuTable) -> float | None:
-    """CPU seconds to issue one small kernel: the median over the table."""
+def launch_residuals(table: GpuTable) -> Model:
+    """CPU time to issue one layer's kernels, from the time to issue one small kernel."""
     per_kernel = sorted(row["seconds"] / row["kernels"] for row in table.launch)
-    return float(per_kernel[len(per_kernel) // 2]) if per_kernel else None
+    expected_us = KERNELS_PER_PASS * per_kernel[len(per_kernel) // 2] * 1e6
 
+    def model(calibration: Calibration) -> Array:
+        return np.array([math.log(max(calibration.launch_us or 0.0, 1.0) / expected_us)])
 
-def describe(calibration: Mapping[str, float]) -> str:
-    """The constants in one line."""
-    return ", ".join(f"{k} {v:.4g}" for k, v in calibration.items())
+    return model

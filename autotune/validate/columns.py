@@ -23,7 +23,7 @@ from autotune.validate.scoring import choice_summary, error_summary
 from autotune.validate.tunable import Applier, constants_for
 
 Array = NDArray[np.float64]
-ROWS_PER_SYSTEM = 150  # a transfer fit sees at most so many rows of one machine, evenly taken
+ROWS_PER_SYSTEM = 60  # a transfer fit sees at most so many rows of one machine, evenly taken
 FULL_WEIGHT = 40  # machines with more rows count no more than this many
 
 
@@ -70,11 +70,13 @@ def measured(samples: Sequence[Sample]) -> Array:
     return np.array([float(s.row.time_s or 0.0) for s in samples])
 
 
-def fit_samples(samples: Sequence[Sample], scale: float, weights: Sequence[float] | None = None, heavy: bool = False) -> Fit:
+def fit_samples(
+    samples: Sequence[Sample], scale: float, weights: Sequence[float] | None = None, heavy: bool = False, machines: bool = False
+) -> Fit:
     """Fit everything `tunable` allows on these rows."""
     prepared = resolve(samples, Applier({}))
     target = np.log(measured(samples))
-    return fit(constants_for(prepared), lambda v: np.log(times(prepared, Applier(v))) - target, weights, scale, heavy)
+    return fit(constants_for(prepared, machines), lambda v: np.log(times(prepared, Applier(v))) - target, weights, scale, heavy)
 
 
 def predict(samples: Sequence[Sample], values: dict[str, float] | None = None) -> Array:
@@ -100,7 +102,7 @@ def column_x(samples: Sequence[Sample], everything: Sequence[Sample], scale: flo
         related = {p.gpu_name for i in test for p in samples[i].readings} | {p.stack for i in test for p in samples[i].readings}
         train = [s for s in everything if s.row.system_group != system and related & {s.readings[0].gpu_name, s.readings[0].stack}]
         train, weights = _balanced(train)
-        values = fit_samples(train, scale, weights).values if train else {}
+        values = fit_samples(train, scale, weights, machines=True).values if train else {}
         out[test] = predict([samples[i] for i in test], values)
     return out
 

@@ -77,4 +77,6 @@ def prepare(scenario: Scenario) -> Prepared:
     gpu = gpu_constants(spec, scenario.model.training.precision, calibration_of(cluster))
     point, layers = plan_point(plan)
     model = model_constants(scenario.model)._replace(layers=layers)
-    return Prepared(model, gpu, net, point, plan.stack, spec.name, cluster.name)
+    own = calibration_of(cluster)  # a machine whose rates were measured is not told from others of its GPU type
+    name = f"{spec.name} of {cluster.name}" if own and own.gemm_efficiency else spec.name
+    return Prepared(model, gpu, net, point, plan.stack, name, cluster.name)

@@ -40,6 +40,7 @@ class Fit:
     identified: tuple[str, ...]
     before: float  # mean |ln(predicted/measured)| at the priors
     after: float
+    cost: float  # robust misfit plus what the move away from the priors costs
 
 
 def fit(
@@ -72,7 +73,8 @@ def fit(
 
     if not constants:
         error = _mean(start)
-        return Fit({}, {}, (), error, error)
+        z = (weight * start / scale) ** 2
+        return Fit({}, {}, (), error, error, float(0.5 * _robust(len(start), heavy)(z)[0].sum()))
     inset = np.minimum(0.3, 0.25 * (bounds[1] - bounds[0]))  # a start on a bound would stay there
     first = np.clip(0.0, bounds[0] + inset, bounds[1] - inset)
     solution = least_squares(vector, first, bounds=bounds, loss=_robust(len(start), heavy), diff_step=1e-4)
@@ -80,7 +82,7 @@ def fit(
     values = values_at(solution.x)
     names_known = tuple(n for n, s in zip(names, spread, strict=True) if s < IDENTIFIED)
     errors = dict(zip(names, (spread * sigma).tolist(), strict=True))
-    return Fit(values, errors, names_known, _mean(start), _mean(residuals(values)))
+    return Fit(values, errors, names_known, _mean(start), _mean(residuals(values)), float(solution.cost))
 
 
 def _mean(residual: Array) -> float:

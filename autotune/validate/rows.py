@@ -16,6 +16,7 @@ from autotune.errors import InputError, Problem, did_you_mean
 from autotune.textfile import read_text
 
 GIB = 2.0**30
+MAX_NAME = 200
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,7 @@ class Row:
 
 _INTEGER = {f.name for f in dataclasses.fields(Row) if str(f.type).startswith("int")}
 _NUMBER = {f.name for f in dataclasses.fields(Row) if str(f.type).startswith("float")}
+_NAMES = {"id", "framework", "model_name", "gpu", "system_group"}
 _DERIVED = {"time_s", "memory_bytes"}
 _REQUIRED = ("id", "layers", "hidden", "heads", "seq_len", "gpu", "n_gpus", "tp", "pp", "global_batch")
 # `selective-op` is Megatron's selective, `selective-layer` recomputes every second layer in full.
@@ -151,6 +153,8 @@ def parse_row(record: dict[str, str | None]) -> Row:
             values[field.name] = _integer(field.name, text)
         elif field.name in _NUMBER:
             values[field.name] = _number(field.name, text)
+        elif len(text) > MAX_NAME and field.name in _NAMES:
+            raise ValueError(f"{field.name}: longer than {MAX_NAME} characters")
         else:
             values[field.name] = text
     known = values.get("recompute", "none")

@@ -83,10 +83,10 @@ def score_row(row: Row, predict: Predictor) -> Result:
         if row.status != "ok" and options:
             return _result(row, *options[0])
         return Result(row, options[0][0].plan.stack, skip_reason=f"plan refused: {options[0][1].refused}")
-    return _result(row, *_choose(usable))
+    return _result(row, *choose(usable))
 
 
-def _choose(options: list[tuple[Scenario, Prediction]]) -> tuple[Scenario, Prediction]:
+def choose(options: list[tuple[Scenario, Prediction]]) -> tuple[Scenario, Prediction]:
     """The reading a tuned run would have: the fastest that memory does not rule out, else the one that needs least.
 
     The run did complete, so a reading counts as possible while its predicted peak is within `SLACK` of the capacity.

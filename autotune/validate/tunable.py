@@ -51,12 +51,16 @@ GPU_ROOM: dict[str, Room] = {
     "fp8_gemm_efficiency": Room(0.05, 0.35, 0.95),
     "attention_efficiency": Room(0.06, 0.2, 0.75),
 }
-SYSTEM_ROOM: dict[str, Room] = {"nic_efficiency": Room(0.15, 0.2, 1.0), "latency_s": Room(1e-4, 0.0, 3e-3)}
+SYSTEM_ROOM: dict[str, Room] = {
+    "nic_efficiency": Room(0.15, 0.2, 1.0),
+    "latency_s": Room(1e-4, 0.0, 3e-3),
+    "gemm_scale": Room(0.07, 0.6, 1.3),  # clocks and power caps: laboratories report rates up to 15 % apart
+}
 
 STACK_FIELDS: dict[str, tuple[str, ...]] = {
     "megatron-2020": ("grad_accum_bytes", "data_exposed", "tensor_exposed_fwd"),
     "megatron-2021": ("grad_accum_bytes", "p2p_exposed", "chunk_s"),
-    "megatron-2022": ("grad_accum_bytes", "p2p_exposed", "tensor_exposed_bwd", "chunk_s"),
+    "megatron-2022": ("grad_accum_bytes", "tensor_exposed_bwd"),
     "nemo-2022": ("grad_accum_bytes", "data_exposed", "tensor_exposed_bwd"),
     "megatron-deepspeed": ("kernel_gap_s", "grad_accum_bytes", "p2p_exposed"),
     "megatron-deepspeed-vtrain": ("grad_accum_bytes", "p2p_exposed", "launch_s", "launch_tensor_s", "logit_time_bytes"),
@@ -92,8 +96,11 @@ def shipped_stack(name: str) -> Stack:
     return stack_constants(name)
 
 
-def constants_for(rows: Iterable[Prepared]) -> list[Constant]:
-    """Everything that may be fitted on these rows, priors at operator values."""
+def constants_for(rows: Iterable[Prepared], machines: bool = False) -> list[Constant]:
+    """Everything that may be fitted on these rows, priors at operator values.
+
+    `machines`: rows of several machines, each of which may run its matrix products faster or slower than the GPU type.
+    """
     prepared = list(rows)
     found: dict[str, Constant] = {}
 
@@ -109,6 +116,8 @@ def constants_for(rows: Iterable[Prepared]) -> list[Constant]:
             add("gpu", p.gpu_name, "fp8_gemm_efficiency", p.gpu.gemm_eff, GPU_ROOM["fp8_gemm_efficiency"])
         if operator_stack(p.stack).flash_attention and p.stack != "fsdp-composer":
             add("gpu", p.gpu_name, "attention_efficiency", p.gpu.attn_fwd_eff, GPU_ROOM["attention_efficiency"])
+        if machines:
+            add("system", p.system, "gemm_scale", 1.0, SYSTEM_ROOM["gemm_scale"])
         if p.net.gpus > p.net.hb_size:
             add("system", p.system, "nic_efficiency", p.net.nic_eff, SYSTEM_ROOM["nic_efficiency"])
             if p.stack == "nanotron":
@@ -139,15 +148,16 @@ class Applier:
 
     def gpu(self, p: Prepared) -> Gpu:
         """The accelerator with fitted efficiencies; a fitted attention rate moves forward and backward alike."""
-        given = self.gpus.get(p.gpu_name)
-        if not given:
+        given = self.gpus.get(p.gpu_name, {})
+        scale = self.systems.get(p.system, {}).get("gemm_scale", 1.0)
+        if not given and scale == 1.0:
             return p.gpu
         fp8 = p.gpu.peak_flops != p.gpu.peak16_flops
         gemm16 = given.get("gemm_efficiency", p.gpu.gemm16_eff)
         attention = given.get("attention_efficiency", p.gpu.attn_fwd_eff)
         return p.gpu._replace(
-            gemm16_eff=gemm16,
-            gemm_eff=given.get("fp8_gemm_efficiency", p.gpu.gemm_eff) if fp8 else gemm16,
+            gemm16_eff=scale * gemm16,
+            gemm_eff=scale * (given.get("fp8_gemm_efficiency", p.gpu.gemm_eff) if fp8 else gemm16),
             attn_fwd_eff=attention,
             attn_bwd_eff=attention * p.gpu.attn_bwd_eff / p.gpu.attn_fwd_eff,
         )
