@@ -111,9 +111,16 @@ class Account:
 
 
 def signature(cluster: ClusterSpec, model: ModelSpec, options: SearchOptions, what: str) -> str:
-    """Fingerprint of everything that a stored study depends on."""
-    text = json.dumps([cluster.model_dump(mode="json"), model.model_dump(mode="json"), options.target, what, options.objectives])
-    return hashlib.sha256((text + autotune.__version__).encode()).hexdigest()
+    """Fingerprint of everything that a stored study depends on: inputs, constants behind their names, and the model itself."""
+    from autotune.cluster_checks import gpu_of
+    from autotune.constants import gpu_constants, stack_constants
+    from autotune.setting import calibration_of
+    from costmodels._jit import model_hash
+
+    fitted = calibration_of(cluster)
+    constants = [gpu_constants(gpu_of(cluster), model.training.precision, fitted), stack_constants(cluster.stack, fitted)]
+    asked = [cluster.model_dump(mode="json"), model.model_dump(mode="json"), options.target, what, options.objectives]
+    return hashlib.sha256(json.dumps([*asked, *constants, autotune.__version__, model_hash()]).encode()).hexdigest()
 
 
 def lattice_of(hw: Hardware, model: ModelSpec, setting: Setting) -> Lattice:

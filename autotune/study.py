@@ -7,6 +7,7 @@ cell of the lattice (fixed hardware) or a hardware setting (co-design), and its 
 from __future__ import annotations
 
 import json
+import os
 import warnings
 from collections import deque
 from collections.abc import Callable
@@ -16,12 +17,14 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 from autotune.errors import InputError
+from autotune.output import note
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning)
 
 SAMPLERS = ("auto", "tpe", "nsga2", "nsga3", "random", "qmc", "cmaes")
 Params = dict[str, Any]
+STALE_LOCK_S = 10  # a live search holds the lock of a journal for milliseconds
 
 
 class QueueSampler(optuna.samplers.BaseSampler):
@@ -74,17 +77,48 @@ def make_sampler(name: str, seed: int, objectives: int) -> optuna.samplers.BaseS
     raise InputError.of(f"unknown sampler '{name}'; known: {', '.join(SAMPLERS)}")
 
 
+def mend_journal(path: str, lock: Any) -> None:
+    """Drop a record that a crash cut off at the end of a journal; ValueError when the file is no journal.
+
+    Without this the next record would be glued to the torn one, and the journal could never be read again.
+    """
+    if not os.path.exists(path):
+        return
+    with open(path, "rb") as f:
+        lines = f.readlines()
+    torn = len(lines) > 1 and not lines[-1].endswith(b"\n")
+    for number, line in enumerate(lines[:-1] if torn else lines, 1):
+        try:
+            record = json.loads(line)
+        except ValueError:
+            record = None
+        if not isinstance(record, dict) or "op_code" not in record:
+            raise ValueError(f"line {number} is no record of a journal")
+    if torn:
+        lock.acquire()
+        try:
+            os.truncate(path, sum(len(line) for line in lines[:-1]))
+        finally:
+            lock.release()
+        note(f"{path}: the last record was cut off and is dropped")
+
+
 def open_storage(text: str | None) -> Any:
     """In memory for None; `journal:PATH` (or a path ending in .log) for a journal file; any SQLAlchemy URL otherwise."""
     if not text:
         return None
     if text.startswith("journal:") or text.endswith(".log"):
         from optuna.storages import JournalStorage
-        from optuna.storages.journal import JournalFileBackend
+        from optuna.storages.journal import JournalFileBackend, JournalFileSymlinkLock
 
-        path = text.removeprefix("journal:")
+        # Absolute: on a stale lock (a killed process) of a relative path Optuna waits for ever.
+        path = os.path.abspath(text.removeprefix("journal:"))
+        if os.path.islink(path + ".lock"):
+            note(f"{path} is locked by another search; taken over after {STALE_LOCK_S} s without a sign of it")
         try:
-            return JournalStorage(JournalFileBackend(path))
+            lock = JournalFileSymlinkLock(path, grace_period=STALE_LOCK_S)
+            mend_journal(path, lock)
+            return JournalStorage(JournalFileBackend(path, lock))
         except (OSError, ValueError, KeyError) as e:
             raise InputError.of(f"cannot use the journal {path}: {e}", key="--storage") from None
     if "://" not in text:
@@ -122,7 +156,7 @@ class Run:
             raise InputError.of(f"study '{name}' exists; pass --resume to go on with it, or --study-name for a new one") from None
         known = self.study.user_attrs.get("signature")
         if known is not None and known != signature:
-            raise InputError.of(f"study '{name}' was made for other inputs; choose another --study-name")
+            raise InputError.of(f"study '{name}' was made for other inputs, or by another version of the model; choose another --study-name")
         if known is None:
             self.study.set_user_attr("signature", signature)
             self.study.set_metric_names(objectives)

@@ -29,11 +29,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 _FLAGS: dict[str, Any] = {"fastmath": False, "error_model": "numpy", "nogil": True}
 
 
-def source_hash() -> str:
-    """Hash of all compiled sources, library versions and the CPU model.
+def model_hash() -> str:
+    """Hash of all compiled sources: what a stored prediction depends on besides its inputs.
 
-    >>> len(source_hash())
-    16
+    >>> len(model_hash())
+    64
     """
     digest = hashlib.sha256()
     root = Path(__file__).resolve().parent.parent
@@ -41,9 +41,18 @@ def source_hash() -> str:
         for path in sorted((root / package).rglob("*.py")):
             digest.update(path.relative_to(root).as_posix().encode())
             digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def source_hash() -> str:
+    """Hash of all compiled sources, library versions and the CPU model.
+
+    >>> len(source_hash())
+    16
+    """
     versions = (numba.__version__, llvmlite.__version__, numpy.__version__, platform.python_version())
-    digest.update(repr((versions, platform.machine(), getattr(numba.config, "CPU_NAME", None), _cpu_name())).encode())
-    return digest.hexdigest()[:16]
+    machine = (platform.machine(), getattr(numba.config, "CPU_NAME", None), _cpu_name())
+    return hashlib.sha256(repr((model_hash(), versions, machine)).encode()).hexdigest()[:16]
 
 
 def _cpu_name() -> str:
