@@ -15,6 +15,7 @@ from autotune.plan import Plan
 from autotune.plan_points import plan_point
 from autotune.setting import Setting, calibration_of, hardware
 from autotune.specs import ClusterSpec, ModelSpec
+from autotune.training_state import training_stack
 from costmodels._jit import jit
 from costmodels.edges import EdgeCost
 from costmodels.flops import matmul_parameters, model_flops_per_token, recomputed_flops_per_token
@@ -168,7 +169,7 @@ def evaluate(cluster: ClusterSpec, model: ModelSpec, plan: Plan, target: str = "
     numbers = model_constants(model)
     report: dict[str, Any] = {"compatible": True, "cross_rail_bytes": 0.0, "relayed_bytes": 0.0, "groups": []}
     if rail:
-        stack = stack_constants(plan.stack, calibration_of(cluster))
+        stack = training_stack(stack_constants(plan.stack, calibration_of(cluster)), model)
         point = pricing.point
         report = rail_report(numbers, stack, point, plan.hb_domain_size, plan.stage_layers)
         if pricing.hw.net.any_to_any:

@@ -17,6 +17,7 @@ from autotune.errors import InputError
 from autotune.plan import Plan
 from autotune.plan_points import plan_point
 from autotune.specs import ClusterSpec, ModelSpec
+from autotune.training_state import training_stack
 from costmodels.parameters import moe_layers_before
 from costmodels.stages import stage_layer_count
 from costmodels.topology import CLASS_NAMES
@@ -47,7 +48,7 @@ def job_of(cluster: ClusterSpec, spec: ModelSpec, plan: Plan) -> Job:
         raise InputError.of(f"the plan needs {plan.gpus} GPUs, {cluster.name} has {most}", key="data_parallel")
     sizes = [k for count in gpu_counts(cluster) for k in hb_sizes(cluster, count)]
     size = plan.hb_domain_size if plan.hb_domain_size in sizes else sizes[0]
-    job = Job(model_constants(spec), stack_constants(plan.stack), plan_point(plan)[0], size, plan.stage_layers)
+    job = Job(model_constants(spec), training_stack(stack_constants(plan.stack), spec), plan_point(plan)[0], size, plan.stage_layers)
     try:
         volumes_by_stage(job)
     except ValueError as e:

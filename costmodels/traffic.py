@@ -118,7 +118,7 @@ def gradient_factor(stack: Stack, point: Point) -> float:
     if point.zero == 0:
         return 2.0 * stack.grad_bytes
     if point.zero < 3:
-        return stack.grad_bytes + stack.param_gather_bytes
+        return stack.grad_bytes + stack.param_gather_bytes * stack.trained_share
     return point.micro_batches * (stack.grad_bytes + 2.0 * stack.param_gather_bytes)
 
 

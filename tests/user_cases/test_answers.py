@@ -184,3 +184,11 @@ def test_launch_files_are_refused_for_what_they_cannot_express() -> None:
     for training in ({"lora_rank": 8}, {"optimizer_moments": "8bit"}, {"master_weights": False}):
         with pytest.raises(InputError, match="priced but not emitted"):
             emit("megatron", cluster, with_training(model, **training), e.plan)
+
+
+def test_gradients_of_adapters_are_all_that_crosses_the_network() -> None:
+    cluster, model, e = priced("dense")
+    plan = dataclasses.replace(e.plan, zero_stage=1)
+    full, lora = (evaluate(cluster, m, plan).rail["groups"] for m in (model, with_training(model, lora_rank=16)))
+    by_kind = [{g["kind"]: g["bytes"] for g in groups} for groups in (full, lora)]
+    assert by_kind[1]["data"] < 0.02 * by_kind[0]["data"] and by_kind[1]["tensor"] == by_kind[0]["tensor"]
