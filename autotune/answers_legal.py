@@ -47,7 +47,8 @@ def why_illegal(model: ModelSpec, axis: str, value: int, target: str = "megatron
     """
     plan = Plan(stage_layers=(model.num_layers,))
     rules = {r.name for r in RULES if axis in r.axes and r.structural}
-    plan = dataclasses.replace(plan, **{axis: value})
+    changed: dict[str, Any] = {axis: value}
+    plan = dataclasses.replace(plan, **changed)
     return [v["message"] for v in violations(model, plan, target) if v["rule"] in rules]
 
 

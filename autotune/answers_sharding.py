@@ -59,7 +59,7 @@ def data_parallel_dependence(cluster: ClusterSpec, model: ModelSpec, plan: Plan,
     here = evaluate(cluster, model, plan, target, rail=False)
     worst = max(here.stages, key=sum)
     depends = sum(getattr(worst, p) for p in parts) / GIB
-    rows = []
+    rows: list[dict[str, Any]] = []
     for d in divisors_of(plan.data_parallel):
         try:
             e = evaluate(cluster, model, dataclasses.replace(plan, data_parallel=d), target, rail=False)

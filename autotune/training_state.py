@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from autotune.constants import model_constants
 from autotune.specs import ModelSpec
 from costmodels.adapters import adapter_parameters
@@ -52,7 +54,7 @@ def _precision_of_states(stack: Stack, model: ModelSpec) -> Stack:
     master_in_weights = stack.weight_memory_bytes >= MASTER_BYTES
     master = training.master_weights is not False
     moments = MOMENT_BYTES[training.optimizer_moments or ("fp32" if master else "bf16")]
-    changes = {"optimizer_memory_bytes": moments + (MASTER_BYTES if master and not master_in_weights else 0.0)}
+    changes: dict[str, Any] = {"optimizer_memory_bytes": moments + (MASTER_BYTES if master and not master_in_weights else 0.0)}
     if not master:
         changes |= {"weight_memory_bytes": SIXTEEN_BIT, "grad_memory_bytes": SIXTEEN_BIT}
     return stack._replace(**changes)
