@@ -5,8 +5,9 @@ from __future__ import annotations
 from autotune.catalogue import find_gpu
 from autotune.cluster_checks import gpu_of, hb_sizes
 from autotune.constants import GB, hb_rates, nic_rates
+from autotune.errors import InputError
 from autotune.plan import Plan
-from autotune.specs import ClusterSpec, HbDomainSpec, NetworkSpec, Range
+from autotune.specs import MAX_GPUS, ClusterSpec, HbDomainSpec, NetworkSpec, Range
 
 # The framework profile that stands for what a script was written for; others keep the cluster's.
 STACK_OF = {
@@ -24,6 +25,7 @@ def quick_cluster(gpu: str, gpus: int, hb_size: int | None, nic_Gbps: float | No
     (64, 8, 'rail-only')
     """
     spec = find_gpu(gpu)
+    _supported(max(gpus, hb_size or 1))
     cluster = ClusterSpec(
         name=f"{spec.name.lower()}-{gpus}", gpu=spec.name, gpus=gpus, hb_domain=HbDomainSpec(size=hb_size, bandwidth_GBps=None),
         network=NetworkSpec(fabric=fabric, nic_Gbps=nic_Gbps),
@@ -38,6 +40,7 @@ def sized(cluster: ClusterSpec, gpus: int) -> ClusterSpec:
     >>> sized(c, 4).hb_domain.size, sized(c, 24).hb_domain.size, sized(c, 12).hb_domain.size
     (4, 8, 6)
     """
+    _supported(gpus)
     size = cluster.hb_domain.size
     wanted = [gpu_of(cluster).scale_up_domain] if size is None else size if isinstance(size, list) else [size]
     fitting = [k for k in wanted if gpus % k == 0]
@@ -48,6 +51,11 @@ def sized(cluster: ClusterSpec, gpus: int) -> ClusterSpec:
     return cluster.model_copy(
         update={"gpus": gpus, "gpus_per_node": per_node, "hb_domain": cluster.hb_domain.model_copy(update={"size": largest})}
     )
+
+
+def _supported(gpus: int) -> None:
+    if gpus > MAX_GPUS:
+        raise InputError.of(f"{gpus:,} GPUs are asked for; at most {MAX_GPUS:,} are supported")
 
 
 def for_plan(cluster: ClusterSpec, plan: Plan) -> ClusterSpec:

@@ -71,6 +71,18 @@ class InputError(AutotuneError):
         super().__init__("\n".join(str(p) for p in problems), problems=[vars(p) for p in problems])
         self.problems = problems
 
+    def place(self, file: str, line_of: Callable[[str], int]) -> None:
+        """Give problems that name no file this one. A message that is more than its problems is kept, behind the file's name."""
+        plain = self.message == "\n".join(map(str, self.problems))
+        lost = [p for p in self.problems if not p.file and not p.key.startswith("-")]
+        self.problems = [replace(p, file=file, line=p.line or line_of(p.key)) if p in lost else p for p in self.problems]
+        self.details["problems"] = [vars(p) for p in self.problems]
+        if plain:
+            self.message = "\n".join(map(str, self.problems))
+        elif lost:
+            self.message = f"{file}: {self.message}"
+        self.args = (self.message,)
+
     @classmethod
     def of(cls, message: str, file: str = "", line: int = 0, key: str = "") -> InputError:
         """An error with a single problem."""
@@ -81,6 +93,8 @@ class InputError(AutotuneError):
 def about(file: str, line_of: Callable[[str], int] = lambda key: 0) -> Iterator[None]:
     """Input errors inside that name no place get this file as theirs, and the line that `line_of` knows for their key.
 
+    Errors of an option (their key starts with `-`) stay as they are.
+
     >>> with about("plan.yaml"):
     ...     raise InputError.of("holds 16 layers")
     Traceback (most recent call last):
@@ -89,9 +103,8 @@ def about(file: str, line_of: Callable[[str], int] = lambda key: 0) -> Iterator[
     try:
         yield
     except InputError as e:
-        if all(p.file for p in e.problems):
-            raise
-        raise InputError([p if p.file else replace(p, file=file, line=p.line or line_of(p.key)) for p in e.problems]) from e
+        e.place(file, line_of)
+        raise
 
 
 class InfeasibleError(AutotuneError):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from autotune.nearest_values import balanced_stage_layers, nearest_divisors, nearest_multiples
@@ -27,6 +28,9 @@ FAMILIES = {
     "torchtitan": ("torchtitan", "titan", "fsdp"),
     "nanotron": ("nanotron",),
 }
+
+
+_NEAR = 512  # how far from a value the next legal one is looked for
 
 
 @dataclass(frozen=True)
@@ -159,8 +163,12 @@ def _candidates(case: Case, axis: str) -> Iterator[Iterator[Any]]:
     elif axis == "zero_stage":
         yield iter(range(value - 1, -1, -1))
     else:
-        yield iter(range(value - 1, 0, -1))
-        yield iter(range(value + 1, min(4 * value, value + 4096) + 8))
+        # More stages than layers never help. A degree beyond hundreds is a slip: near values, then powers of two.
+        most = case.model.num_layers + 2 if axis == "pipeline_parallel" else value + _NEAR
+        below = min(value - 1, most)
+        low = max(below - _NEAR, 0)
+        yield chain(range(below, low, -1), (1 << i for i in range(low.bit_length() - 1, -1, -1)))
+        yield iter(range(value + 1, min(4 * value, value + _NEAR, most) + 8))
 
 
 # --- the rules; each function returns what is wrong, or None -------------------------------------------------------

@@ -80,9 +80,9 @@ def table(title: str, columns: list[str], rows: list[list[Any]], right: set[int]
     """A rich table from plain values; `right` names the right-aligned columns."""
     from rich.table import Table
 
-    result = Table(title=title or None, title_justify="left", show_edge=False, pad_edge=False)
+    result = Table(title=printable(title) or None, title_justify="left", show_edge=False, pad_edge=False)
     for i, column in enumerate(columns):
         result.add_column(column, justify="right" if right and i in right else "left", no_wrap=i == 0)
     for row in rows:
-        result.add_row(*[str(cell) for cell in row])
+        result.add_row(*[printable(str(cell)) for cell in row])
     return result

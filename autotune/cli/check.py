@@ -66,19 +66,25 @@ def command(inputs: tuple[str, ...], commands: tuple[str, ...], deepspeed: str |
 def _plan(inputs: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
     from autotune.check import verdict
     from autotune.check_plan import lenient_plan
+    from autotune.emit import find_target
+    from autotune.errors import about
     from autotune.load import load_cluster, load_model
+    from autotune.plan_files import line_finder
 
     if len(inputs) != 3:
         raise click.UsageError(f"needs CLUSTER MODEL PLAN, or --command; got {len(inputs)} argument(s)")
+    find_target(options["target"])
     cluster, model = load_cluster(inputs[0]), load_model(inputs[1])
     plan = lenient_plan(inputs[2], model)
-    return verdict(cluster, model, plan, options["target"], search=not options["no_search"])
+    with about(inputs[2], line_finder(inputs[2])):
+        return verdict(cluster, model, plan, options["target"], search=not options["no_search"])
 
 
 def _script(inputs: tuple[str, ...], commands: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
     import shlex
 
     from autotune.check import check_script, default_per_node, supply
+    from autotune.errors import about
     from autotune.load import load_cluster, load_model
     from autotune.reader import read
 
@@ -92,21 +98,25 @@ def _script(inputs: tuple[str, ...], commands: tuple[str, ...], options: dict[st
     except ValueError as e:
         raise click.UsageError(f"--args: {e}") from None
     per_node = default_per_node(cluster, options["gpu"], options["hb_size"])
-    found = read(commands[0], _settings(options["settings"]), words, options["which"], per_node, list(commands[1:]))
-    supply(found, model, _given(options))
-    return check_script(
-        found, cluster, options["gpu"], options["hb_size"], options["nic"], options["fabric"], options["stack"], not options["no_search"]
-    )
+    settings = _settings(options["settings"])
+    network = (cluster, options["gpu"], options["hb_size"], options["nic"], options["fabric"], options["stack"])
+    with about(commands[0]):
+        found = read(commands[0], settings, words, options["which"], per_node, list(commands[1:]))
+        supply(found, model, _given(options))
+        return check_script(found, *network, not options["no_search"])
 
 
 def _deepspeed(inputs: tuple[str, ...], path: str, options: dict[str, Any]) -> dict[str, Any]:
     from autotune.check import check_deepspeed
+    from autotune.errors import about
     from autotune.load import load_cluster, load_model
 
     names = [*inputs, *([options["model_name"]] if options["model_name"] else [])]
     if len(names) != 2:
         raise click.UsageError("--deepspeed needs a CLUSTER and a MODEL")
-    return check_deepspeed(path, load_cluster(names[0]), load_model(names[1]), _given(options), options["stack"], not options["no_search"])
+    cluster, model = load_cluster(names[0]), load_model(names[1])
+    with about(path):
+        return check_deepspeed(path, cluster, model, _given(options), options["stack"], not options["no_search"])
 
 
 def _given(options: dict[str, Any]) -> dict[str, int | None]:

@@ -79,7 +79,7 @@ def _offload(found: Recovered, zero: dict[str, Any]) -> None:
     if zero.get("cpu_offload") is True:
         devices["optimizer"] = "cpu"
     if devices:
-        found.plan["offload"] = "+".join(devices) + " " + "/".join(dict.fromkeys(devices.values()))
+        found.plan["offload"] = "+".join(devices) + " " + "/".join(dict.fromkeys(map(str, devices.values())))
         found.note("ZeRO offload keeps states outside the GPU; that is not priced, memory and time are those without it")
     else:
         found.plan.setdefault("offload", "none")

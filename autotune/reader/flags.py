@@ -119,5 +119,5 @@ def integer(text: Any) -> int | None:
         return int(plain)
     if re.fullmatch(r"[-+]?\d+(\.\d*)?([eE][-+]?\d{1,2})?", plain):
         number = float(plain)
-        return int(number) if number == int(number) else None
+        return int(number) if number.is_integer() else None
     return None

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
 from autotune.errors import InputError, Problem
 from autotune.legality import balanced_stage_layers
 from autotune.plan import Plan
+from autotune.schema_errors import problems as problems_of
 from autotune.specs import ModelSpec
+from autotune.yaml_lines import Document
 
 # Model keys without which nothing can be priced, in the order they are asked for.
 ESSENTIAL = ("num_layers", "hidden_size", "num_attention_heads", "seq_length")
@@ -186,16 +190,8 @@ def model_spec(found: Recovered) -> ModelSpec | None:
     fields["training"] = {"precision": _priced_precision(found), "global_batch_size": found.plan.get("global_batch_size")}
     try:
         return ModelSpec(**fields)
-    except ValueError as e:
-        raise InputError.of(f"the model of the script is not one: {_reason(e)}") from None
-
-
-def _reason(error: ValueError) -> str:
-    """The messages of a schema error on one line."""
-    details = getattr(error, "errors", None)
-    if details is None:
-        return str(error)
-    return "; ".join(".".join(map(str, d["loc"])) + (": " if d["loc"] else "") + d["msg"].removeprefix("Value error, ") for d in details()[:4])
+    except ValidationError as e:
+        raise InputError([Problem(f"the model's {p.key} {p.message}", key=p.key) for p in problems_of(e, ModelSpec, Document(fields))]) from None
 
 
 def _priced_precision(found: Recovered) -> str:

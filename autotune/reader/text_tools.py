@@ -84,7 +84,7 @@ def _files(name: str, arguments: list[str], stdin: str | None, shell: Interprete
         return envsubst(stdin or "", shell)
     if name == "yq":
         text = shell.files.read(paths[-1], wanted=False) if len(paths) > 1 else stdin
-        return yaml_flags(paths[0], text) if text and paths else None
+        return yaml_flags(paths[0], text, paths[-1]) if text and paths else None
     if not paths:
         return stdin if stdin is not None else ""
     texts = [shell.files.read(p, wanted=False) for p in paths]
@@ -96,12 +96,12 @@ def envsubst(text: str, shell: Interpreter) -> str:
     return re.sub(r"\$\{(\w+)\}|\$([A-Za-z_]\w*)", lambda m: shell.scope.text(m[1] or m[2]), text)
 
 
-def yaml_flags(query: str, text: str) -> str | None:
+def yaml_flags(query: str, text: str, file: str = "") -> str | None:
     """The `key value` lines that a query over one mapping of a YAML file prints; `false` drops a flag, `true` bares it."""
     from autotune.yaml_lines import parse
 
     section = re.search(r"\.([A-Z_]{3,})\b", query)
-    data = parse(text).data
+    data = parse(text, file).data
     mapping = data.get(section[1]) if section and isinstance(data, dict) else None
     if not isinstance(mapping, dict):
         return None

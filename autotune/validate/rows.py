@@ -17,6 +17,7 @@ from autotune.textfile import read_text
 
 GIB = 2.0**30
 MAX_NAME = 200
+MAX_COUNT = 1_000_000_000
 
 
 @dataclass(frozen=True)
@@ -188,6 +189,6 @@ def _number(column: str, text: str) -> float:
 
 def _integer(column: str, text: str) -> int:
     value = _number(column, text)
-    if value != int(value):
-        raise ValueError(f"{column}: must be a whole number, got {text}")
+    if value != int(value) or value > MAX_COUNT:
+        raise ValueError(f"{column}: must be a whole number of at most {MAX_COUNT:,}, got {text}")
     return int(value)
