@@ -27,7 +27,7 @@ def step_time_residuals(rows: Sequence[Row], readings: Sequence[Scenario], stack
     from autotune.constants import gpu_constants
     from autotune.validate.compiled import prepare, price
 
-    measured = np.log([row.time_s for row in rows])
+    measured = np.log(np.array([row.time_s for row in rows], dtype=float))
     prepared = [prepare(s) for s in readings]
 
     def model(calibration: Calibration) -> Array:

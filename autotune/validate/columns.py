@@ -147,7 +147,7 @@ def baseline_columns(samples: Sequence[Sample], splits: Sequence[Split]) -> dict
     out = {name: np.zeros(len(samples)) for name in BASELINES}
     for train, test in splits:
         for name, predictor in BASELINES.items():
-            out[name][test] = predictor([jobs[i] for i in train], target[train], [jobs[i] for i in test])
+            out[name][test] = predictor([jobs[i] for i in train], list(target[train]), [jobs[i] for i in test])
     return out
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,13 @@ def document(results: Sequence[Result], failed: Sequence[Result] = ()) -> dict[s
         "time": time_summary(scored),
         "memory": memory_summary(scored),
         "feasibility": feasibility_summary([bool(r.fits) for r in verdicts], [r.row.status == "ok" for r in verdicts]),
-        "choice": choice_summary([r.row.choice_key for r in timed], [r.time_s for r in timed], [r.row.time_s for r in timed]),
+        "choice": choice_summary([r.row.choice_key for r in timed], _numbers(r.time_s for r in timed), _numbers(r.row.time_s for r in timed)),
         "by_group": by_group(results),
     }
+
+
+def _numbers(values: Iterable[float | None]) -> list[float]:
+    return [float(v) for v in values if v is not None]
 
 
 def _timed(results: Sequence[Result]) -> list[Result]:
@@ -45,13 +49,13 @@ def _timed(results: Sequence[Result]) -> list[Result]:
 def time_summary(results: Sequence[Result]) -> dict[str, Any]:
     """Errors in time over the rows that have a measured time."""
     timed = _timed(results)
-    return error_summary([r.time_s for r in timed], [r.row.time_s for r in timed])
+    return error_summary(_numbers(r.time_s for r in timed), _numbers(r.row.time_s for r in timed))
 
 
 def memory_summary(results: Sequence[Result]) -> dict[str, Any]:
     """Errors in memory over the rows that have a measured peak."""
     known = [r for r in results if r.memory_bytes is not None and r.row.memory_bytes]
-    return error_summary([r.memory_bytes for r in known], [r.row.memory_bytes for r in known])
+    return error_summary(_numbers(r.memory_bytes for r in known), _numbers(r.row.memory_bytes for r in known))
 
 
 def _coverage(results: Sequence[Result]) -> dict[str, Any]:

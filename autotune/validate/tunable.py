@@ -84,7 +84,7 @@ def operator_stack(name: str) -> Stack:
     from autotune.constants import stack_constants, stack_entries
 
     entries = stack_entries(name)
-    back = {k: float(e["operator_value"]) for k, e in entries.items() if "operator_value" in e}
+    back: dict[str, Any] = {k: float(e["operator_value"]) for k, e in entries.items() if "operator_value" in e}
     return stack_constants(name)._replace(**back)
 
 
@@ -142,8 +142,9 @@ class Applier:
     def stack(self, name: str) -> Stack:
         """The profile with fitted numbers put in; `internevo-all-ranks` and the like inherit what their base was given."""
         if name not in self._made:
-            inherited = self.stacks.get("internevo", {}) if name == "internevo-all-ranks" else {}
-            self._made[name] = self.base(name)._replace(**inherited, **self.stacks.get(name, {}))
+            fitted: dict[str, Any] = dict(self.stacks.get("internevo", {})) if name == "internevo-all-ranks" else {}
+            fitted.update(self.stacks.get(name, {}))
+            self._made[name] = self.base(name)._replace(**fitted)
         return self._made[name]
 
     def gpu(self, p: Prepared) -> Gpu:
