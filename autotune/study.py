@@ -17,6 +17,7 @@ import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
 
 from autotune.errors import InputError
+from autotune.interrupts import uninterrupted
 from autotune.output import note
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -179,16 +180,23 @@ class Run:
 
         `evaluate` returns (values, constraints by name, result to store) per parameter set; a constraint holds when <= 0.
         """
-        trials = [self.study.ask(space) for _ in range(size)]
-        outcomes = evaluate([t.params for t in trials])
-        results = []
-        for trial, (values, constraints, result) in zip(trials, outcomes, strict=True):
-            for key, value in constraints.items():
-                trial.set_constraint(key, value)
-            trial.set_user_attr("result", result)
-            self.study.tell(trial, values)
-            results.append(result)
-        return results
+        # Ctrl-C waits for the records: cut off between taking and giving back its lock, a journal raises errors of its own.
+        with uninterrupted():
+            trials = [self.study.ask(space) for _ in range(size)]
+        try:
+            outcomes = evaluate([t.params for t in trials])
+        except KeyboardInterrupt:
+            with uninterrupted():
+                for trial in trials:
+                    self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            raise
+        with uninterrupted():
+            for trial, (values, constraints, result) in zip(trials, outcomes, strict=True):
+                for key, value in constraints.items():
+                    trial.set_constraint(key, value)
+                trial.set_user_attr("result", result)
+                self.study.tell(trial, values)
+        return [result for _, _, result in outcomes]
 
     def trial_count(self) -> int:
         """Finished trials."""
