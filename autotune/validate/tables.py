@@ -69,9 +69,9 @@ def stack_of(framework: str, flags: str = "") -> str:
     """Stack profile of a framework name and switches as sources print them; the first pattern that matches.
 
     >>> stack_of("nanotron v0.5-era"), stack_of("NeMo 24.07"), stack_of("")
-    ('nanotron', 'nemo', 'megatron-core')
+    ('nanotron', 'nemo', 'megatron-bridge')
     """
-    return next((stack for pattern, stack in _patterns() if pattern.search(f"{framework} {flags}")), "megatron-core")
+    return next((stack for pattern, stack in _patterns() if pattern.search(f"{framework} {flags}")), "megatron-bridge")
 
 
 def _flag(text: str) -> bool | None:

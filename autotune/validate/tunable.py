@@ -65,7 +65,7 @@ STACK_FIELDS: dict[str, tuple[str, ...]] = {
     "megatron-deepspeed": ("kernel_gap_s", "grad_accum_bytes", "p2p_exposed"),
     "megatron-deepspeed-vtrain": ("grad_accum_bytes", "p2p_exposed", "launch_s", "launch_tensor_s", "logit_time_bytes"),
     "nemo": ("tensor_exposed_fwd", "tensor_exposed_bwd", "fused_elementwise", "cast_bytes", "data_exposed", "expert_exposed"),
-    "megatron-core": ("tensor_exposed_fwd", "tensor_exposed_bwd", "fused_elementwise", "cast_bytes", "data_exposed", "expert_exposed"),
+    "megatron-bridge": ("tensor_exposed_fwd", "tensor_exposed_bwd", "fused_elementwise", "cast_bytes", "data_exposed", "expert_exposed"),
     "megatron-core-eager": ("launch_s", "fused_elementwise"),
     "nanotron": (
         "fused_elementwise", "data_exposed", "param_gather_exposed", "launch_s", "launch_pipeline_s", "iteration_s", "tensor_exposed_fwd",
