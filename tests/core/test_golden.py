@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autotune.constants import GIB, model_constants, stack_constants
-from autotune.evaluate import evaluate
+from autotune.evaluate import evaluate, price_plan
 from autotune.load import load_model
 from autotune.plan import Plan
 from autotune.specs import ClusterSpec, ModelSpec
@@ -16,13 +16,17 @@ from costmodels.activations import layer_bytes
 from costmodels.parameters import total_parameters
 from costmodels.pipeline import in_flight
 
-TABLE5 = Path(__file__).resolve().parent / "data" / "korthikanti2022_table5.csv"
+DATA = Path(__file__).resolve().parent / "data"
 TOLERANCE = 0.10
 
 
-def rows() -> list[dict[str, str]]:
-    with open(TABLE5, newline="") as f:
+def table(number: int) -> list[dict[str, str]]:
+    with open(DATA / f"korthikanti2022_table{number}.csv", newline="") as f:
         return list(csv.DictReader(line for line in f if not line.startswith("#")))
+
+
+def rows() -> list[dict[str, str]]:
+    return table(5)
 
 
 def gpt(row: dict[str, str]) -> ModelSpec:
@@ -34,7 +38,7 @@ def gpt(row: dict[str, str]) -> ModelSpec:
     )  # fmt: skip
 
 
-def predict(row: dict[str, str]):
+def inputs(row: dict[str, str]) -> tuple[ClusterSpec, ModelSpec, Plan]:
     T, P, layers = int(row["tensor"]), int(row["pipeline"]), int(row["layers"])
     cluster = ClusterSpec(
         name="Selene", gpu="A100-80GB-SXM", gpus=T * P, hb_domain={"size": 8}, network={"fabric": "rail-optimized", "nic_Gbps": 200},
@@ -45,7 +49,11 @@ def predict(row: dict[str, str]):
         global_batch_size=int(row["batch"]), sequence_parallel=row["sequence_parallel"] == "yes", recompute=row["recompute"],
         zero_stage=0, stage_layers=(layers // P,) * P, nic_Gbps=200.0, fabric="rail-optimized", stack="megatron-2022",
     )  # fmt: skip
-    return evaluate(cluster, gpt(row), plan)
+    return cluster, gpt(row), plan
+
+
+def predict(row: dict[str, str]):
+    return evaluate(*inputs(row))
 
 
 @pytest.mark.parametrize("row", rows(), ids=lambda r: f"{r['model']} {r['recompute']}")
@@ -53,6 +61,20 @@ def test_iteration_times_of_table_5(row):
     found = predict(row)
     assert found.reason == "" and found.fits
     assert found.iteration_time_s == pytest.approx(float(row["iteration_time_s"]), rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("row", table(4), ids=lambda r: f"{r['recompute']} recompute, sequence parallel {r['sequence_parallel']}")
+def test_layer_times_of_table_4(row):
+    """The same 22B model as the first rows of table 5: forward, and forward with backward, of one layer."""
+    first = next(r for r in rows() if r["model"] == "gpt-22B" and r["sequence_parallel"] == row["sequence_parallel"])
+    pricing = price_plan(*inputs(first))
+    layer, sp = pricing.dense, row["sequence_parallel"] == "yes"
+    assert int(pricing.point.seq_parallel) == sp
+    forward = layer.forward_s + layer.tensor_fwd_s
+    again = {"none": 0.0, "selective": layer.selective_s, "full": forward}[row["recompute"]]
+    total = forward + layer.backward_s + layer.tensor_bwd_s + again
+    assert 1e3 * forward == pytest.approx(float(row["forward_ms"]), rel=0.05)
+    assert 1e3 * total == pytest.approx(float(row["forward_ms"]) + float(row["backward_ms"]), rel=0.03)
 
 
 def test_table_5_as_a_whole():
