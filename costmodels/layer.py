@@ -6,6 +6,7 @@ so it may be as detailed as accuracy needs; the lattice kernel only combines ent
 
 from __future__ import annotations
 
+from math import sqrt
 from typing import NamedTuple
 
 from costmodels._jit import jit
@@ -180,7 +181,9 @@ def launch_floor_s(gpu_s: float, cpu_s: float) -> float:
     >>> launch_floor_s(0.0, 2.0), round(launch_floor_s(1.0, 0.1), 4)
     (2.0, 0.0)
     """
-    return (gpu_s**4 + cpu_s**4) ** 0.25 - gpu_s
+    # Products and roots round alike compiled and interpreted; powers do not.
+    gpu_2, cpu_2 = gpu_s * gpu_s, cpu_s * cpu_s
+    return sqrt(sqrt(gpu_2 * gpu_2 + cpu_2 * cpu_2)) - gpu_s
 
 
 @jit

@@ -21,6 +21,8 @@ from searchspaces.legality import point_reason
 HARDWARE = [
     ("dense", {"stack": "megatron-2022", "gpu": "A100-80GB-SXM", "nic": 200.0}, {}),
     ("gpt2", {"stack": "megatron-2021", "gpu": "V100-32GB-SXM"}, {"precision": "fp16"}),
+    ("dense", {"stack": "nanotron", "hb": 4}, {"hidden_size": 1024, "ffn_hidden_size": 2048}),
+    ("gqa", {"stack": "megatron-deepspeed-vtrain", "hb": 4}, {}),
     ("gqa", {"fabric": "rail-only", "gpus": 32}, {"precision": "fp8"}),
     ("moe", {"fabric": "fat-tree", "network": {"oversubscription": 4.0, "switch_radix": 16}, "gpus": 64}, {}),
     ("mla", {"fabric": "rail-only", "gpu": "H800-80GB-SXM"}, {}),
@@ -82,6 +84,6 @@ def lattice_numbers() -> dict[str, list[float]]:
 
 
 if __name__ == "__main__":
-    arrays = {f"points {case[0]}": point_numbers(*case, 60, seed) for seed, case in enumerate(HARDWARE)}
+    arrays = {f"points {seed} {case[0]}": point_numbers(*case, 60, seed) for seed, case in enumerate(HARDWARE)}
     arrays |= {"pipeline": pipeline_numbers(300, 7)} | lattice_numbers()
     np.savez(sys.argv[1], **{k: np.array(v, dtype=np.float64) for k, v in arrays.items()})
