@@ -21,7 +21,7 @@ from autotune.validate.stages import stage_split
 from autotune.validate.tables import model_flags, stack_of, systems
 
 HEAD_SIZE = 128  # assumed where the number of heads is not printed
-CORE = frozenset({"megatron-core", "megatron-core-eager", "nemo"})  # sequence parallelism and sharded optimizer by default
+CORE = frozenset({"megatron-core", "megatron-core-eager", "megatron-bridge", "nemo"})  # sequence parallelism and sharded optimizer by default
 INTERLEAVED = CORE | {"megatron-2021", "megatron-2022", "nemo-2022"}  # stacks that have virtual stages
 _PARTIAL = re.compile(r"recompute full \((\d+) layers\)")
 _NEEDED = ("layers", "hidden", "vocab", "seq_len", "n_gpus", "tp", "pp", "global_batch")
