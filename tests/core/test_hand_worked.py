@@ -8,12 +8,13 @@ import pytest
 
 from costmodels.collectives import BASE_S, NIC_STEP_S, ROOT_S, STEP_S, all_gather_s, all_to_all_s, point_to_point_s
 from costmodels.dataparallel import data_parallel_s
-from costmodels.edges import price_edges
+from costmodels.edges import EdgeCost, price_edges
 from costmodels.examples import EIGHT_H100, H100, MEGATRON_2021, POINT, TINY
 from costmodels.gemm import gemm_s
 from costmodels.iteration import price_iteration
 from costmodels.layer import LayerKey, price_layer
 from costmodels.memory import memory_total, stage_memory
+from costmodels.records import as_record
 from costmodels.stages import StageTime
 from costmodels.topology import members_in_domain, reach_class
 from searchspaces.splits import split_layers
@@ -85,17 +86,19 @@ def test_a_large_product_runs_at_its_efficiency_and_a_thin_one_at_memory_speed()
     assert gemm_s(1.0, n, n, 700e12, 132.0, 2.68e12, 2.0, 80.0) >= 2 * n * n / 2.68e12
 
 
-def priced(point, model=TINY, stack=MEGATRON_2021, net=EIGHT_H100):
+def priced(point, model=TINY, stack=MEGATRON_2021):
+    """(records of model, GPU and stack, layer, edges): records, as the kernel has them, compile once for all tests."""
+    records = [as_record(x) for x in (model, H100, EIGHT_H100, stack)]
     key = LayerKey(point.tensor, point.context, point.expert, point.expert_tensor, point.micro_batch, point.seq_parallel)
-    layer = price_layer(model, H100, net, stack, key, 0)
-    edges = price_edges(model, H100, net, stack, *key[:4], point.micro_batch, point.seq_parallel)
-    return layer, layer, edges
+    layer = price_layer(*records, key, 0)
+    edges = price_edges(*records, *key[:4], point.micro_batch, point.seq_parallel)
+    return records, as_record(layer), as_record(edges)
 
 
 def test_one_gpu_is_the_sum_of_its_parts():
     point = POINT._replace(micro_batches=4)
-    layer, _, edges = priced(point)
-    b = price_iteration(TINY, H100, EIGHT_H100, MEGATRON_2021, point, layer, layer, edges)
+    records, layer, edges = priced(point)
+    b = price_iteration(*records, point, layer, layer, edges)
     parameters = 4 * 784 + 8 + 2 * 100 * 8  # layers, final norm, embedding and head
     hbm = 0.8 * 3.35e12
     pass_s = 4 * (layer.forward_s + layer.backward_s) + edges.embed_fwd_s + edges.embed_bwd_s + edges.head_fwd_s + edges.head_bwd_s
@@ -107,8 +110,8 @@ def test_one_gpu_is_the_sum_of_its_parts():
 
 
 def test_the_memory_of_one_gpu():
-    layer, _, edges = priced(POINT)
-    memory = stage_memory(TINY, MEGATRON_2021, POINT, layer, layer, edges, 0)
+    (model, _, _, stack), layer, edges = priced(POINT)
+    memory = stage_memory(model, stack, POINT, layer, layer, edges, 0)
     parameters, sbh = 4 * 784 + 8 + 2 * 100 * 8, 128
     assert memory.weights == 2 * parameters and memory.gradients == 4 * parameters and memory.optimizer == 12 * parameters
     assert memory.activations == 4 * (34 * sbh + 2560) + sbh  # four layers, and the dropout mask behind the embedding
@@ -122,11 +125,9 @@ def test_an_even_pipeline_has_the_textbook_bubble():
     model = TINY._replace(vocab=0, layers=8)
     for v in (1, 2):
         point = POINT._replace(pipeline=4, micro_batches=8, chunks=v)
-        layer, _, edges = priced(point, model)
-        edges = type(edges)(*(0.0,) * len(edges))
-        fast = EIGHT_H100._replace(hb_Bps=1e30)
         stack = MEGATRON_2021._replace(p2p_exposed=0.0, grad_accum_bytes=0.0)
-        b = price_iteration(model, H100, fast, stack, point, layer, layer, edges).breakdown
+        records, layer, _ = priced(point, model, stack)
+        b = price_iteration(*records, point, layer, layer, as_record(EdgeCost(*(0.0,) * len(EdgeCost._fields)))).breakdown
         assert b.pipeline_bubble == pytest.approx(b.compute * 3 / 8 / v, rel=1e-9)
 
 
