@@ -13,6 +13,7 @@ from autotune.reader.recovered import Recovered, model_spec, plan_of
 
 __all__ = ["Recovered", "model_spec", "plan_of", "read"]
 
+MAX_SCRIPT = 100_000  # characters; four times the longest script seen
 _CONFIGURATIONS = (".yaml", ".yml", ".json", ".toml")
 
 
@@ -42,8 +43,10 @@ def read(
         return _manifest(file, text, settings, per_node)
     looks_like_python = file.suffix == ".py"
     if file.suffix.lower() in _CONFIGURATIONS or looks_like_python:
-        more = [read_text(Path(extra)) for extra in also or []]
+        more = {str(extra): read_text(Path(extra)) for extra in also or []}
         return configurations.read(file, text, more, Setting(settings, Companions(file), None, per_node))
+    if len(text) > MAX_SCRIPT:
+        raise InputError.of(f"is a script of {len(text):,} characters; at most {MAX_SCRIPT:,} are followed", str(file))
     return scripts.read(file, text, settings, list(arguments or []), which, per_node)
 
 

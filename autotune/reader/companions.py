@@ -80,5 +80,5 @@ def _readable(path: Path, root: Path) -> bool:
     try:
         real = path.resolve()
         return real.is_file() and real.is_relative_to(root) and real.stat().st_size <= MAX_BYTES
-    except (OSError, ValueError):  # too long, a loop of links, a NUL
+    except (OSError, ValueError, RuntimeError):  # too long, a NUL, a loop of links
         return False

@@ -41,8 +41,8 @@ class Setting:
         return data if isinstance(data, dict) else None
 
 
-def read(path: Path, text: str, more: list[str], setting: Setting) -> Recovered:
-    """The facts of a configuration file; `more` are the texts of files to merge into it (GPT-NeoX)."""
+def read(path: Path, text: str, more: dict[str, str], setting: Setting) -> Recovered:
+    """The facts of a configuration file; `more` are names and texts of files to merge into it (GPT-NeoX)."""
     suffix = path.suffix.lower()
     if suffix == ".toml":
         data = torchtitan.parse_toml(text, str(path))
@@ -56,8 +56,8 @@ def read(path: Path, text: str, more: list[str], setting: Setting) -> Recovered:
             raise InputError.of("is not an InternEvo configuration (model, data and parallel assignments)", str(path))
         return finish(internevo.interpret(Recovered("internevo"), names or {}), setting)
     data = parse_mapping(text, str(path))
-    for extra in more:
-        data = data | parse_mapping(extra, str(path))
+    for name, extra in more.items():
+        data = data | parse_mapping(extra, name)
     return from_mapping(data, str(path), setting)
 
 
@@ -103,7 +103,8 @@ def _flagscale(found: Recovered, data: dict[str, Any], s: Setting) -> None:
 
 def _hydra(found: Recovered, data: dict[str, Any], s: Setting) -> None:
     """A FlagScale experiment file: its `defaults` name the training file."""
-    name = next((d["train"] for d in data.get("defaults") or [] if isinstance(d, dict) and "train" in d), None)
+    defaults = data.get("defaults")
+    name = next((d["train"] for d in (defaults if isinstance(defaults, list) else []) if isinstance(d, dict) and "train" in d), None)
     inner = s.read_yaml(f"train/{name}.yaml") if name else None
     if inner is None:
         found.need(f"train/{name}.yaml", "the training file that the experiment names")
