@@ -10,7 +10,9 @@ from autotune.reader import bash_words as w
 from autotune.reader.bash_arith import Arithmetic, ArithmeticFailed
 
 Value = str | list[str] | dict[str, str]
-MAX_TEXT = 2_000_000
+MAX_TEXT = 500_000
+MAX_ELEMENTS = 20_000
+MAX_WORK = 10_000_000  # characters that expansions may copy, an array element counting as 32
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _OPERATOR = re.compile(r":[-=?+]|##|%%|//|/#|/%|\^\^|,,|[-=?+#%/^,:@]")
 
@@ -29,6 +31,13 @@ class Scope:
     script: str = "script.sh"
     references: dict[str, str] = field(default_factory=dict)
     asked: dict[str, None] = field(default_factory=dict)
+    work: int = 0
+
+    def spend(self, parts: list[str]) -> None:
+        """Count what an expansion copies; TooLarge when the script has gone on for too long."""
+        self.work += sum(map(len, parts)) + 32 * len(parts)
+        if self.work > MAX_WORK:
+            raise TooLarge("expansions")
 
     def name(self, name: str) -> str:
         """The variable behind a `local -n` reference."""
@@ -60,6 +69,8 @@ class Scope:
                 raise TooLarge(name)
             if w.only_marker(value) and any(n.startswith("$") for n in w.names_missing(value)):
                 value = w.unknown(name)  # the output of a command is asked for by the name of its variable
+        elif len(value) > MAX_ELEMENTS:
+            raise TooLarge(name)
         self.values[name] = value
 
     def integer(self, name: str) -> int | None:
@@ -213,6 +224,7 @@ class Expander:
 
     def _put(self, value: str | list[str], out: w.Fields, quoted: bool) -> None:
         parts = value if isinstance(value, list) else [value]
+        self.scope.spend(parts)
         for n, part in enumerate(parts):
             if n:
                 out.close()
