@@ -85,6 +85,7 @@ def explain(cluster: ClusterSpec, model: ModelSpec, plan: Plan, target: str = "m
     e = evaluate(cluster, model, plan, target)
     document: dict[str, Any] = {**e.to_dict(), "legal": not e.violations, "violations": e.violations, "fits": e.fits}
     document["stages"] = stage_rows(e, price_plan(cluster, model, plan))
+    document["goodput"] = goodput_of(cluster, e)
     document["limits"] = limits(e)
     document["memory_phases"] = oom_report(e)
     if not e.fits:
@@ -98,6 +99,15 @@ def explain(cluster: ClusterSpec, model: ModelSpec, plan: Plan, target: str = "m
     document["conventions"] = conventions(cluster, model, e)
     document["assumptions"] = assumptions(cluster, model, plan)
     return document
+
+
+def goodput_of(cluster: ClusterSpec, e: Evaluation) -> dict[str, float]:
+    """Useful share of time under the cluster's failure rates with Young/Daly checkpoints, and throughput times it."""
+    from costmodels.goodput import best_useful_fraction, mtbf_s
+
+    f = cluster.failures
+    share = float(best_useful_fraction(f.checkpoint_s, f.restart_s, mtbf_s(e.plan.gpus, f.interruptions_per_gpu_day)))
+    return {"fraction": share, "tokens_per_s_per_gpu": share * e.tokens_per_s_per_gpu}
 
 
 def write_trace(path: str, cluster: ClusterSpec, model: ModelSpec, plan: Plan) -> None:

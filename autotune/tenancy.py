@@ -8,9 +8,12 @@ holes has lost relays, and ranks behind a hole sit on another rail than the plan
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import InputError
+
+if TYPE_CHECKING:
+    from autotune.traffic import Job
 
 
 class LostRelay(NamedTuple):
@@ -136,3 +139,27 @@ def _group_pairs(gpus: list[int], hb_size: int) -> tuple[int, int, tuple[int, in
             if missing and broken is None:
                 broken = (source * hb_size + min(here), target * hb_size + missing[0])
     return direct, relayed, broken
+
+
+def plan_relays(job: Job, hosts: str, all_hosts: str, gpus_per_node: int) -> dict[str, Any]:
+    """Whether an allocation keeps every direct link and relay that a plan's process groups need on a rail-only fabric.
+
+    `hosts` are the allocated nodes, `all_hosts` the cluster's in the order of its domains, both as Slurm host lists.
+    InputError when the allocation has fewer GPUs than the plan has ranks.
+    """
+    from autotune.traffic import kind_groups
+    from searchspaces.groups import ranks
+
+    gpus = allocated_gpus(node_indexes(hosts, expand_hostlist(all_hosts)), gpus_per_node)
+    needed = ranks(job.point)
+    if len(gpus) < needed:
+        raise InputError.of(f"{hosts} holds {len(gpus)} GPUs, the plan needs {needed}", key="--hosts")
+    kinds = {}
+    for item in kind_groups(job):
+        found = relays_kept(gpus[:needed], item.groups.tolist(), job.hb_size)
+        first = found.lost[0] if found.lost else None
+        kinds[item.kind] = {
+            "kept": found.kept, "direct_pairs": found.direct_pairs, "relayed_pairs": found.relayed_pairs,
+            "broken_groups": len(found.lost), "first_lost_pair": [first.sender, first.receiver] if first else None,
+        }  # fmt: skip
+    return {"kept": all(k["kept"] for k in kinds.values()), "kinds": kinds}

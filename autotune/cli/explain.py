@@ -46,6 +46,8 @@ def _print(d: dict[str, Any]) -> None:
         f"plan {d['id']}: {d['iteration_time_s']:.4g} s per iteration, {d['tokens_per_s_per_gpu']:,.0f} tokens/s/GPU, "
         f"MFU {d['mfu']:.1%}, HFU {d['hfu']:.1%}; {state}; {fits}: {m['peak']:.1f} of {m['capacity']:.1f} GiB"
     )
+    g = d["goodput"]
+    out.print(f"goodput {g['fraction']:.1%} under the cluster's failure rates: {g['tokens_per_s_per_gpu']:,.0f} tokens/s/GPU")
     for v in d["violations"]:
         out.print(f"  breaks {v['rule']}: {v['message']} (nearest: {v['nearest']})")
     total = d["iteration_time_s"]

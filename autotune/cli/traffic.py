@@ -19,8 +19,12 @@ MAX_PAIR_ROWS = 500_000
 @click.argument("plan")
 @click.option("--out", type=click.Path(path_type=Path), help="Folder for traffic.json, groups.csv, pairs.csv and heat map.")
 @click.option("--force", is_flag=True, help="Write into a folder that is not empty.")
+@click.option("--hosts", help="Allocated nodes (Slurm host list): do they keep every relay the plan needs? Exit 4 when not.")
+@click.option("--all-hosts", help="All nodes of the cluster, domain by domain; needed with --hosts.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(cluster: str, model: str, plan: str, out: Path | None, force: bool, as_json: bool) -> None:
+def command(
+    cluster: str, model: str, plan: str, out: Path | None, force: bool, hosts: str | None, all_hosts: str | None, as_json: bool
+) -> None:
     """Bytes between every pair of GPUs in one iteration of PLAN, by kind; whether rails alone can carry them."""
     from autotune.errors import about
     from autotune.load import load_cluster, load_model, load_plan
@@ -37,12 +41,21 @@ def command(cluster: str, model: str, plan: str, out: Path | None, force: bool, 
     document: dict[str, Any] = {"plan_id": the_plan.id, "fabric": the_cluster.network.fabric, **summary(job)}
     document["compatible"] = all(k["class"] != "illegal" for k in document["kinds"].values())
     document["idle_pairs_share"] = idle_pairs_share(job)
+    if bool(hosts) != bool(all_hosts):
+        raise click.UsageError("--hosts and --all-hosts belong together")
+    if hosts and all_hosts:
+        from autotune.tenancy import plan_relays
+
+        document["allocation"] = plan_relays(job, hosts, all_hosts, the_cluster.gpus_per_node or min(8, job.hb_size))
     if out:
         _write(out, force, job, document)
     if as_json:
         print_json(document)
     else:
         _print(document, out)
+    if hosts and not document["allocation"]["kept"]:
+        note("the allocation loses relays: holes in its HB domains leave a destination rail without a local GPU")
+        raise SystemExit(4)
 
 
 def _write(out: Path, force: bool, job: Job, document: dict[str, Any]) -> None:

@@ -158,14 +158,34 @@ LAUNCH = "torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 8 --hidden-si
 
 @pytest.mark.parametrize("name", ["folder", "pipe", "socket", "zero device", "dangling link", "link to itself", "link out of the tree", "100 MB of zeros", "9 MiB of text", "binary"])
 @pytest.mark.parametrize("line", ["source hostile", ". ./hostile", "X=$(cat hostile)", "python x.py --deepspeed_config hostile", "CONFIG=hostile"])
-def test_what_a_script_names_is_not_waited_for(line, name, tmp_path):
+def test_what_a_script_names_is_not_waited_for(line, name, tmp_path, warm):
+    warm("script")
     (tmp_path / ".git").mkdir()
     OBJECTS[name](tmp_path / "hostile")
     script = tmp_path / "job.sh"
     script.write_text(f"{line}\n{LAUNCH}")
-    done = run(["check", "--command", str(script), "--gpu", "H100-80GB-SXM", "--no-search"], cpu_limit_s=60, wall_limit_s=90)
+    done = run(["check", "--command", str(script), "--gpu", "H100-80GB-SXM", "--no-search"], wall_limit_s=30)
     assert done.code in (0, 2, 4), done.err[-300:]
     assert "internal" not in done.err and "root:x:0" not in done.out + done.err
+
+
+# Each is repeated to the greatest length that is read: texts that double, arrays that grow, what the parser finds hard.
+GROWING = [
+    "X=$X$X\n", "X=1$X\n", 'X="$X $(seq 1 5000)"\n', 'X=$(printf "%0999d" 1)$X\n', "X=${X//a/aaaaaaaa}a\n", "A=(${A[@]} ${A[@]} x)\n", "A+=(x x x x)\n",
+    "X=${X[*]};A+=($X $X)\n", "set -- $@ $@ x\n", "f() { f $@ $@; }; f a\n", "for i in $X x; do X=\"$X $i\"; done\n", "[[ a =~ (a+)+ ]] && ", "$((1+", "X=$((9**9**9))\n",
+    ")", "(", "a|", "a;", "a && ", "{1..9}", "{a,", "${a:-", "`", "$(", "<(", "if a; then ", "case a in ", "for i in 1 2 3; do ", "f(){ ", "cat <<E\n", "\\\n", "'", '"$a', "<x> ", ">a ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", GROWING)
+def test_scripts_that_grow_are_cut_short(text, tmp_path, warm):
+    warm("script")
+    script = tmp_path / "job.sh"
+    script.write_text((text * 99_000)[:98_000] + "\n" + LAUNCH)
+    done = run(["check", "--command", str(script), "--gpu", "H100-80GB-SXM", "--no-search"])
+    assert done.code in (0, 2, 4), (done.code, done.err[-300:])
+    assert "internal" not in done.err and len(done.err) < 10_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 < 1_000_000_000
 
 
 @pytest.mark.parametrize("name", ["pipe", "zero device", "dangling link", "link to itself", "folder", "100 MB of zeros"])
