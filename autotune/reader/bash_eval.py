@@ -21,7 +21,7 @@ from autotune.reader.companions import Companions
 
 MAX_STEPS = 60_000
 MAX_DEPTH = 12
-MAX_PARENTHESES = 5000  # the parser needs time in the square of those that close nothing
+MAX_MARKS = 5000  # closing parentheses and redirections: the parser needs time in the square of their number
 _PLACEHOLDER = re.compile(r"(?<==)<(?=[A-Za-z])([^<>\n;|&$()]*)>(?=\s*$)", re.MULTILINE)
 
 
@@ -106,8 +106,8 @@ class Interpreter:
         """Follow a text in the present scope (`eval`, `source`, `bash -c`)."""
         if self._depth >= MAX_DEPTH:
             raise TooLarge("nesting")
-        if text.count(")") > MAX_PARENTHESES:
-            raise TooLarge("parentheses")
+        if any(text.count(mark) > MAX_MARKS for mark in ")<"):
+            raise TooLarge("marks")
         for key, count in directives.from_text(text).items():
             self.counts[key] = count
         for name, value in directives.slurm_variables(self.counts).items():
