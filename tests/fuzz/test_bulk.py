@@ -15,8 +15,8 @@ from fuzz_corpus import KINDS
 SCALE = int(os.environ.get("AUTOTUNE_FUZZ_SCALE", "1"))
 SHARD = 500
 SHARDS = {
-    "cluster": 7, "model": 5, "hub": 6, "plan": 6, "calibration": 3, "smi-topo": 3, "smi-query": 2, "nccl": 4, "slurm": 4, "scontrol": 2,
-    "measurements": 3, "script": 5, "companion": 3, "deepspeed": 1, "search": 3,
+    "cluster": 5, "model": 4, "hub": 5, "plan": 4, "calibration": 3, "smi-topo": 3, "smi-query": 2, "nccl": 3, "slurm": 3, "scontrol": 2,
+    "measurements": 3, "script": 4, "companion": 2, "deepspeed": 1, "search": 2,
 }  # fmt: skip
 MAX_RSS_BYTES = 1_000_000_000
 LEAST_INPUTS = 20_000
