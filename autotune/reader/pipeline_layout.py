@@ -7,12 +7,15 @@ import re
 from autotune.legality import nearest_divisors
 from autotune.reader.flags import Flags
 from autotune.reader.recovered import Recovered
+from autotune.specs import MAX_GPUS
 
 
 def read(found: Recovered, flags: Flags) -> None:
     """Stage layers and virtual stages from Megatron's flags, with the rules that tie these flags to each other."""
     plan, layers = found.plan, found.model.get("num_layers")
     stages = plan.get("pipeline_parallel") or 1
+    if not 1 <= stages <= MAX_GPUS:
+        return  # refused when all counts are checked
     first = flags.number(found, "decoder_first_pipeline_num_layers", "num_layers_in_first_pipeline_stage", wanted=False)
     last = flags.number(found, "decoder_last_pipeline_num_layers", "num_layers_in_last_pipeline_stage", wanted=False)
     for key, value in (("pipeline_first_stage_layers", first), ("pipeline_last_stage_layers", last)):
@@ -90,7 +93,7 @@ def expand_layout(layout: str) -> str:
     """
     text = re.sub(r"[\s,']", "", layout)
     for _ in range(20):
-        new = re.sub(r"\(([^()]*)\)\*(\d{1,4})", lambda m: (m[1] * int(m[2]))[:20_000], text)
+        new = re.sub(r"\(([^()]*)\)\*(\d{1,4})", lambda m: (m[1] * int(m[2]))[:20_000], text)[:50_000]
         if new == text:
             break
         text = new

@@ -11,7 +11,7 @@ from autotune.errors import InputError, Problem
 from autotune.legality import balanced_stage_layers
 from autotune.plan import Plan
 from autotune.schema_errors import problems as problems_of
-from autotune.specs import ModelSpec
+from autotune.specs import MAX_GPUS, ModelSpec
 from autotune.yaml_lines import Document
 
 # Model keys without which nothing can be priced, in the order they are asked for.
@@ -109,8 +109,9 @@ def _check_counts(found: Recovered) -> None:
     for section in (found.plan, found.launch, found.model):
         for key in _COUNTS:
             value = section.get(key)
-            if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _LARGEST):
-                problems.append(Problem(f"must be a whole number from 1 to {_LARGEST:,}, got {value!r}", key=key))
+            most = MAX_GPUS if key.endswith("_parallel") or key in ("nodes", "gpus_per_node", "world_size") else _LARGEST
+            if value is not None and not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most):
+                problems.append(Problem(f"must be a whole number from 1 to {most:,}, got {value!r}", key=key))
     if problems:
         raise InputError(problems)
 

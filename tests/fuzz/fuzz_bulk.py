@@ -44,9 +44,9 @@ def attempt(kind: str, number: int, folder: Path) -> tuple[list[str], Outcome, s
         if kind == "companion" and before is not None:
             path.write_bytes(before)
     # A damaged configuration may turn up as what its script then lacks, and a damaged script as a fault in what it names or writes.
-    files = {target.name, path.name, *(_NAMES.findall(data.decode("utf-8", "replace")) if kind in ("script", "companion") else ())}
-    if kind == "companion":
-        files |= {p.name for p in target.parent.rglob("*.*")}
+    files = {target.name, path.name}
+    if kind in ("script", "companion"):
+        files |= {*_NAMES.findall(data.decode("utf-8", "replace")), *(p.name for p in target.parent.rglob("*.*"))}
     return args, done, fault(args, done, tuple(files), data if KINDS[kind].lined else b"")
 
 

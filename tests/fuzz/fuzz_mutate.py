@@ -44,11 +44,11 @@ def damage_values(rng: random.Random, data: bytes) -> bytes:
         return damage(rng, data)
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         value = _change(rng, value)
-    if data.lstrip()[:1] == b"{" or rng.random() < 0.3:
-        return json.dumps(value, indent=rng.choice((None, 1))).encode()
     try:
+        if data.lstrip()[:1] == b"{" or rng.random() < 0.3:
+            return json.dumps(value, indent=rng.choice((None, 1))).encode()
         return dump_yaml(value).encode("utf-8", "surrogatepass")
-    except ValueError:  # an integer too long to print
+    except (ValueError, RecursionError):  # an integer too long to print, or nested too deep for the writer
         return damage(rng, data)
 
 
