@@ -23,7 +23,6 @@ from searchspaces.kernel import (
     score_cells,
 )
 from searchspaces.lattice import Cell, Lattice
-from searchspaces.rules import BOUND, N_REASONS
 
 
 class CellResult(NamedTuple):
@@ -89,16 +88,6 @@ class CellSearch:
     def cell(self, number: int) -> Cell:
         """The degrees of a numbered cell."""
         return self.lattice.cells[number]
-
-    def rejected_whole(self, number: int) -> CellResult:
-        """The result of a cell whose every point breaks a rule: counted without scoring."""
-        return self._score_batch([number])[0]
-
-    def bounded(self) -> tuple[int, ...]:
-        """Counts of a cell that its lower bound rules out."""
-        counts = [0] * N_REASONS
-        counts[BOUND] = self.lattice.inner_size
-        return tuple(counts)
 
 
 def merge_units(counts: Any, best: Any, miss: Any) -> CellResult:

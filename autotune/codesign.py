@@ -86,7 +86,7 @@ def search_settings(
         except KeyboardInterrupt:
             interrupted = True
     elapsed = time.perf_counter() - start
-    return search.result(run, enumerate_all, interrupted, elapsed, time.process_time() - cpu, start)
+    return search.result(run, enumerate_all, interrupted, elapsed, time.process_time() - cpu)
 
 
 def _run(run: Any, search: _Settings, space: Any, sampler: Any, settings: list[Setting] | None, n: int, bar: Progress) -> None:
@@ -179,7 +179,7 @@ class _Settings:
         row["objectives"] = dict(zip(objectives, values, strict=True))
         return values, {}, row
 
-    def result(self, run: Any, enumerated: bool, interrupted: bool, elapsed: float, cpu: float, start: float) -> SearchResult:
+    def result(self, run: Any, enumerated: bool, interrupted: bool, elapsed: float, cpu: float) -> SearchResult:
         from autotune.search import Account
 
         account = Account(counts=self.counts, trials=len(self.rows))

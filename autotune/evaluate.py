@@ -119,6 +119,15 @@ class Pricing:
     moe: Any
     edges: Any
 
+    def at_stage(self, stage_layers: tuple[int, ...], stage: int) -> tuple[Hardware, Point]:
+        """Kernel inputs for one stage: a middle stage of another size is priced as if all middle stages had its layers."""
+        P = len(stage_layers)
+        layers = stage_layers[0] + stage_layers[stage] * (P - 2) + stage_layers[-1]
+        if not 0 < stage < P - 1 or layers == int(self.hw.model.layers):
+            return self.hw, self.point
+        ends = self.point._replace(first_layers=stage_layers[0], last_layers=stage_layers[-1])
+        return _with_layers(self.hw, layers), ends
+
 
 def price_plan(cluster: ClusterSpec, model: ModelSpec, plan: Plan) -> Pricing:
     """Level-1 prices of a plan's layer key, in the form the compiled functions take."""
@@ -136,15 +145,9 @@ def price_plan(cluster: ClusterSpec, model: ModelSpec, plan: Plan) -> Pricing:
 
 def plan_memory(pricing: Pricing, stage_layers: tuple[int, ...]) -> list[StageMemory]:
     """Memory of every stage; stages with unequal middles are each priced with their own layer count."""
-    P = len(stage_layers)
     stages = []
-    for i, n in enumerate(stage_layers):
-        hw, point = pricing.hw, pricing.point
-        if P > 2 and 0 < i < P - 1:
-            layers = stage_layers[0] + n * (P - 2) + stage_layers[-1]
-            if layers != int(hw.model.layers):
-                hw = _with_layers(hw, layers)
-                point = point._replace(first_layers=stage_layers[0], last_layers=stage_layers[-1])
+    for i in range(len(stage_layers)):
+        hw, point = pricing.at_stage(stage_layers, i)
         found = point_stage_memory(hw, point, pricing.dense, pricing.moe, pricing.edges, i)
         stages.append(StageMemory(*(float(x) for x in found)))
     return stages

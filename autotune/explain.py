@@ -6,12 +6,12 @@ from typing import Any
 
 from autotune.constants import GIB
 from autotune.evaluate import Evaluation, Pricing, evaluate, price_plan
+from autotune.goodput import useful_share
 from autotune.plan import Plan
 from autotune.specs import ClusterSpec, ModelSpec
 from costmodels._jit import jit
 from costmodels.iteration import hop_s
 from costmodels.stages import stage_time
-from costmodels.types import Breakdown
 
 
 @jit
@@ -28,16 +28,11 @@ def point_hop_s(hw: Any, point: Any) -> float:
 
 def stage_times(pricing: Pricing, stage_layers: tuple[int, ...]) -> list[tuple[float, float, dict[str, float]]]:
     """Per stage: (forward_s, backward_s) per micro-batch including hand-overs, and the parts per iteration."""
-    from autotune.evaluate import _with_layers
-
-    P, point = len(stage_layers), pricing.point
+    point = pricing.point
     crossing = float(point_hop_s(pricing.hw, point)) * point.chunks
     found = []
-    for i, n in enumerate(stage_layers):
-        hw, p = pricing.hw, point
-        layers = stage_layers[0] + n * (P - 2) + stage_layers[-1]
-        if 0 < i < P - 1 and layers != int(hw.model.layers):
-            hw, p = _with_layers(hw, layers), point._replace(first_layers=stage_layers[0], last_layers=stage_layers[-1])
+    for i in range(len(stage_layers)):
+        hw, p = pricing.at_stage(stage_layers, i)
         s = point_stage_time(hw, p, pricing.dense, pricing.moe, pricing.edges, i)
         m = point.micro_batches
         parts = {
@@ -85,7 +80,8 @@ def explain(cluster: ClusterSpec, model: ModelSpec, plan: Plan, target: str = "m
     e = evaluate(cluster, model, plan, target)
     document: dict[str, Any] = {**e.to_dict(), "legal": not e.violations, "violations": e.violations, "fits": e.fits}
     document["stages"] = stage_rows(e, price_plan(cluster, model, plan))
-    document["goodput"] = goodput_of(cluster, e)
+    share = useful_share(cluster, e.plan.gpus)
+    document["goodput"] = {"fraction": share, "tokens_per_s_per_gpu": share * e.tokens_per_s_per_gpu}
     document["limits"] = limits(e)
     document["memory_phases"] = oom_report(e)
     if not e.fits:
@@ -99,15 +95,6 @@ def explain(cluster: ClusterSpec, model: ModelSpec, plan: Plan, target: str = "m
     document["conventions"] = conventions(cluster, model, e)
     document["assumptions"] = assumptions(cluster, model, plan)
     return document
-
-
-def goodput_of(cluster: ClusterSpec, e: Evaluation) -> dict[str, float]:
-    """Useful share of time under the cluster's failure rates with Young/Daly checkpoints, and throughput times it."""
-    from costmodels.goodput import best_useful_fraction, mtbf_s
-
-    f = cluster.failures
-    share = float(best_useful_fraction(f.checkpoint_s, f.restart_s, mtbf_s(e.plan.gpus, f.interruptions_per_gpu_day)))
-    return {"fraction": share, "tokens_per_s_per_gpu": share * e.tokens_per_s_per_gpu}
 
 
 def write_trace(path: str, cluster: ClusterSpec, model: ModelSpec, plan: Plan) -> None:
@@ -127,6 +114,3 @@ def write_trace(path: str, cluster: ClusterSpec, model: ModelSpec, plan: Plan) -
         raise InputError.of(str(error), key="--trace") from None
     with open(path, "w", encoding="utf-8") as f:
         json.dump(trace, f)
-
-
-BREAKDOWN_NAMES = Breakdown._fields

@@ -21,7 +21,7 @@ from autotune.setting import Setting, grid, hardware, is_single, setting_axes, t
 from autotune.specs import ClusterSpec, ModelSpec
 from searchspaces.kernel import Hardware
 from searchspaces.lattice import Lattice
-from searchspaces.rules import BOUND, N_REASONS, OK, REASONS
+from searchspaces.rules import BOUND, N_REASONS, OK, reason_name
 
 BATCH_CELLS = 32  # cells per ask/tell batch: enough for all threads, few enough to stop early
 
@@ -298,7 +298,7 @@ def search_report(
 ) -> dict[str, Any]:
     """The `search` part of the JSON: every point is scored or counted under the reason it was not."""
     scored = int(account.counts[OK])
-    rejected = {REASONS[i][0]: int(n) for i, n in enumerate(account.counts) if i != OK and n}
+    rejected = {reason_name(i): int(n) for i, n in enumerate(account.counts) if i != OK and n}
     weighed = size - rejected.get("bound", 0)
     return {
         "points_total": size,

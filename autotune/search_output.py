@@ -11,6 +11,7 @@ from autotune.cluster_checks import gpu_of
 from autotune.constants import GIB
 from autotune.errors import AutotuneError
 from autotune.evaluate import Evaluation
+from autotune.goodput import useful_share
 from autotune.outdir import OutputFolder
 from autotune.output import console, jsonable, table, warn
 from autotune.plan import Plan
@@ -59,10 +60,7 @@ def training_run(e: Evaluation, cluster: ClusterSpec, model: ModelSpec) -> dict[
     """Length and price of the whole run, failures included; empty without `training.tokens`."""
     if not model.training.tokens:
         return {}
-    from costmodels.goodput import best_useful_fraction, mtbf_s
-
-    f = cluster.failures
-    goodput = float(best_useful_fraction(f.checkpoint_s, f.restart_s, mtbf_s(e.plan.gpus, f.interruptions_per_gpu_day)))
+    goodput = useful_share(cluster, e.plan.gpus)
     seconds = model.training.tokens / (e.tokens_per_s_per_gpu * e.plan.gpus) / goodput
     run = {"days": seconds / 86400, "gpu_hours": seconds / 3600 * e.plan.gpus, "goodput": goodput}
     price = cluster.prices.gpu_hour_usd or gpu_of(cluster).usd_per_hour

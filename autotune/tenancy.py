@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autotune.errors import InputError
+from autotune.importers.hostlist import expand as expand_hostlist
 
 if TYPE_CHECKING:
     from autotune.traffic import Job
@@ -54,43 +55,6 @@ def node_indexes(hostlist: str, all_nodes: Sequence[str]) -> list[int]:
     if unknown:
         raise InputError.of(f"not nodes of this cluster: {', '.join(unknown[:5])}", key="hostlist")
     return sorted(position[n] for n in names)
-
-
-def expand_hostlist(text: str) -> list[str]:
-    """Host names of a Slurm host list; one bracket per name, widths kept.
-
-    >>> expand_hostlist("a[1-3],b7")
-    ['a1', 'a2', 'a3', 'b7']
-    """
-    names: list[str] = []
-    for part in _split_outside_brackets(text):
-        head, bracket, rest = part.partition("[")
-        if not bracket:
-            names.append(part)
-            continue
-        inner, closing, tail = rest.partition("]")
-        if not closing or "[" in tail:
-            raise InputError.of(f"cannot read host list '{part}'", key="hostlist")
-        for span in inner.split(","):
-            first, dash, last = span.partition("-")
-            if not first.isdigit() or (dash and not last.isdigit()) or (dash and int(last) < int(first)):
-                raise InputError.of(f"cannot read the range '{span}' of host list '{part}'", key="hostlist")
-            if dash and int(last) - int(first) > 1_000_000:
-                raise InputError.of(f"the range '{span}' of host list '{part}' is too long", key="hostlist")
-            names += [f"{head}{i:0{len(first)}d}{tail}" for i in range(int(first), int(last or first) + 1)]
-    return names
-
-
-def _split_outside_brackets(text: str) -> list[str]:
-    parts, depth, start = [], 0, 0
-    for i, character in enumerate(text + ","):
-        depth += (character == "[") - (character == "]")
-        if character == "," and depth == 0:
-            parts.append(text[start:i].strip())
-            start = i + 1
-    if depth:
-        raise InputError.of(f"unbalanced brackets in host list '{text}'", key="hostlist")
-    return [p for p in parts if p]
 
 
 def relays_kept(allocated: Sequence[int], groups: Iterable[Sequence[int]], hb_size: int) -> Relays:

@@ -33,16 +33,6 @@ def attention_scores_bytes(sequences: float, heads: int, seq: int, T: int, C: in
 
 
 @jit
-def layer_input_bytes(tokens: float, hidden: int, shard: float) -> float:
-    """What full recompute keeps of one layer: its 16-bit input, divided by `shard` under sequence parallelism.
-
-    >>> 80 * layer_input_bytes(131072.0 / 8, 8192, 8.0) / 2**30
-    2.5
-    """
-    return 2.0 * tokens * hidden / shard
-
-
-@jit
 def expert_tokens(tokens: float, topk: int, shard: float, X: int) -> float:
     """Token copies that enter the experts of one GPU under uniform routing. The expert degree does not appear in it.
 
