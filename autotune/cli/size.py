@@ -20,7 +20,7 @@ def command(cluster: str, model: str, counts: list[int] | None, target: str, as_
 
     Plans are those of the rule of thumb; `autotune search` finds better ones. Days need `training.tokens` in the model file.
     """
-    from autotune.answers_gpus import size_report
+    from autotune.answers.gpus import size_report
     from autotune.emit import find_target
     from autotune.errors import InfeasibleError
     from autotune.load import load_cluster, load_model
@@ -36,7 +36,7 @@ def command(cluster: str, model: str, counts: list[int] | None, target: str, as_
 
 
 def _print(d: dict[str, Any]) -> None:
-    from autotune.answers_rule import shape
+    from autotune.answers.rule import shape
     from autotune.output import console, table
     from autotune.plan import Plan
 

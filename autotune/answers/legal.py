@@ -6,7 +6,7 @@ import dataclasses
 from math import lcm
 from typing import Any
 
-from autotune.answers_layers import chunk_layer_choices
+from autotune.answers.layers import chunk_layer_choices
 from autotune.legality import RULES, Case, balanced_stage_layers, family_of, violations
 from autotune.plan import Plan
 from autotune.specs import ModelSpec

@@ -5,12 +5,12 @@ The questions, and which command or function answers each: docs/questions.md.
 
 from __future__ import annotations
 
-from autotune.answers_changes import what_to_change
-from autotune.answers_cluster import cluster_warnings
-from autotune.answers_conventions import assumptions, batch_from_throughput, conventions, fingerprint
-from autotune.answers_gpus import gpu_count_table, min_gpus, size_report, smallest_memory_plan, useful_gpu_counts
-from autotune.answers_layers import chunk_layer_choices, edges_counted, even_pipelines, layouts
-from autotune.answers_legal import (
+from autotune.answers.changes import what_to_change
+from autotune.answers.cluster import cluster_warnings
+from autotune.answers.conventions import assumptions, batch_from_throughput, conventions, fingerprint
+from autotune.answers.gpus import gpu_count_table, min_gpus, size_report, smallest_memory_plan, useful_gpu_counts
+from autotune.answers.layers import chunk_layer_choices, edges_counted, even_pipelines, layouts
+from autotune.answers.legal import (
     chunk_problem,
     legal_values,
     replicated_kv_heads,
@@ -19,10 +19,10 @@ from autotune.answers_legal import (
     smallest_world,
     why_illegal,
 )
-from autotune.answers_limits import limits
-from autotune.answers_memory import oom_report, phase_bytes
-from autotune.answers_rule import default_setting, different_shape, rule_of_thumb, rule_of_thumb_plan, shape
-from autotune.answers_sharding import (
+from autotune.answers.limits import limits
+from autotune.answers.memory import oom_report, phase_bytes
+from autotune.answers.rule import default_setting, different_shape, rule_of_thumb, rule_of_thumb_plan, shape
+from autotune.answers.sharding import (
     data_parallel_dependence,
     recompute_options,
     state_bytes_per_parameter,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from autotune.answers_rule import FULL, RuleOfThumb, default_setting, rule_of_thumb_plan, shape
-from autotune.answers_sharding import state_floor_GiB
+from autotune.answers.rule import FULL, RuleOfThumb, default_setting, rule_of_thumb_plan, shape
+from autotune.answers.sharding import state_floor_GiB
 from autotune.cluster_checks import gpu_counts, gpu_of
 from autotune.constants import GIB
 from autotune.errors import InputError
