@@ -24,6 +24,8 @@ from searchspaces.kernel import (
 )
 from searchspaces.lattice import Cell, Lattice
 
+BATCHES_PER_JOB = 16  # cells differ in cost: enough batches that none is waited for long
+
 
 class CellResult(NamedTuple):
     """The exact outcome of one cell."""
@@ -73,7 +75,7 @@ class CellSearch:
         """Exact results of the numbered cells."""
         from autotune.parallel import default_jobs
 
-        share = max(1, -(-len(numbers) // (4 * (jobs or default_jobs()))))
+        share = max(1, len(numbers) // (BATCHES_PER_JOB * (jobs or default_jobs())))
         batches = [numbers[i : i + share] for i in range(0, len(numbers), share)]
         found = run_parallel(self._score_batch, [(batch,) for batch in batches], jobs, backend)
         return [result for batch in found for result in batch]
