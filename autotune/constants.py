@@ -108,6 +108,7 @@ def model_constants(spec: ModelSpec) -> Model:
         route_groups=spec.moe_router_num_groups or 0,
         route_topk_groups=spec.moe_router_group_topk or 0,
         capacity=spec.moe_capacity_factor or 1.0,
+        load_variation=spec.load_variation if moe else 0.0,
         mla=int(spec.multi_latent_attention),
         q_lora=spec.q_lora_rank or 0,
         kv_lora=spec.kv_lora_rank or 0,

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+LOAD_VARIATION = 0.2  # of expert loads under an auxiliary loss: the busiest of 64 is 0.5 to 0.7 over the mean, arXiv 2408.15664 table 2
 MAX_GPUS = 1 << 20  # the largest cluster supported: 1,048,576 GPUs
 
 
@@ -285,7 +286,10 @@ class ModelSpec(Strict):
     moe_layer_freq: Annotated[Whole, Field(ge=1, le=100_000)] = Field(1, description="every n-th layer has experts")
     moe_router_num_groups: Count | None = Field(None, description="node-limited routing: expert groups")
     moe_router_group_topk: Count | None = Field(None, description="node-limited routing: groups a token may reach")
-    moe_capacity_factor: Positive | None = None
+    moe_capacity_factor: Positive | None = Field(None, description="padded capacity of an expert over its mean load; default no padding")
+    moe_load_variation: Annotated[Real, Field(ge=0, le=10, allow_inf_nan=False)] | None = Field(
+        None, description="standard deviation of the tokens of an expert over their mean; 0 = forced balance; default 0.2, 0 with a capacity factor"
+    )
     multi_latent_attention: bool = False
     q_lora_rank: Count | None = None
     kv_lora_rank: Count | None = None
@@ -319,6 +323,13 @@ class ModelSpec(Strict):
     def expert_ffn(self) -> int:
         """Width of one expert."""
         return self.moe_ffn_hidden_size or self.ffn
+
+    @property
+    def load_variation(self) -> float:
+        """Spread of expert loads: padded experts all do the same work."""
+        if self.moe_load_variation is not None:
+            return self.moe_load_variation
+        return 0.0 if self.moe_capacity_factor else LOAD_VARIATION
 
     @model_validator(mode="after")
     def _consistent(self) -> ModelSpec:

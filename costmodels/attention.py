@@ -8,7 +8,8 @@ from costmodels.types import Gpu
 UNFUSED_FORWARD_BYTES = 13.0  # per score element: write 2, softmax 4, dropout 5, read 2
 UNFUSED_BACKWARD_BYTES = 19.0
 UNFUSED_MATMUL_EFF = 0.55  # batched GEMM of the scores, of 16-bit peak; small K
-MISALIGNED_SLOWDOWN = 10.0  # head size not a multiple of 8: batched products of four BigScience runs (size 108) ask 9 to 17, single ones 3
+MISALIGNED_SLOWDOWN = 10.0  # head size a multiple of 4 only, 8-byte loads: batched products of four BigScience runs (size 108) ask 9 to 17
+ODD_SLOWDOWN = 16.0  # not even of 4, loads narrower still: BigScience sweeps with sizes 145 (V100) and 150 (A100) ask 12 to 20
 RAMP_TOKENS = 400.0  # fused kernels reach half their rate at this sequence length
 
 
@@ -67,7 +68,7 @@ def unfused_attention_s(
     dim = 0.5 * (qk_dim + v_dim)
     rate = UNFUSED_MATMUL_EFF * gpu.peak16_flops * min(1.0, 1.33 * dim / (dim + 32.0))
     if dim % 8.0 != 0.0:
-        rate /= MISALIGNED_SLOWDOWN
+        rate /= MISALIGNED_SLOWDOWN if dim % 4.0 == 0.0 else ODD_SLOWDOWN
     hbm = gpu.hbm_eff * gpu.hbm_Bps
     forward = 4.0 * scores * dim / rate + UNFUSED_FORWARD_BYTES * scores / hbm
     backward = 8.0 * scores * dim / rate + UNFUSED_BACKWARD_BYTES * scores / hbm

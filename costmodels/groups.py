@@ -63,7 +63,7 @@ def gradient_class(net: Network, point: Point) -> int:
 def unreachable_group(net: Network, point: Point, experts: int, tied: int) -> int:
     """0 when every process group stays on the fabric's rails; else which does not.
 
-    1 tensor, 2 context, 3 data, 4 pipeline, 5 expert, 6 expert data, 7 embedding. Always 0 where the network joins any pair.
+    1 tensor, 2 context, 3 data, 4 pipeline, 5 expert, 6 expert data, 7 embedding, 8 expert tensor. Always 0 where the network joins any pair.
 
     >>> from costmodels.examples import EIGHT_H100, POINT
     >>> rail = EIGHT_H100._replace(gpus=64, any_to_any=0)
@@ -89,6 +89,8 @@ def unreachable_group(net: Network, point: Point, experts: int, tied: int) -> in
         if ends % K != 0 and reach_class(K, stride, point.pipeline) != 0:
             return 7
     if experts > 0:
+        if reach_class(K, 1, point.expert_tensor) == UNREACHABLE:
+            return 8
         if reach_class(K, point.expert_tensor, point.expert) == UNREACHABLE:
             return 5
         if reach_class(K, expert_data_stride(point), expert_data_size(point)) == UNREACHABLE:

@@ -23,6 +23,8 @@ from costmodels.stages import (
 )
 from costmodels.types import Breakdown, Gpu, Model, Network, Point, Stack
 
+FULL = 0.86  # of a GPU's memory: pipelined nanotron runs of 65.9 GiB allocated (and 2 GB of CUDA and NCCL) of 80 are not slow, those of 68.1 and more all are
+
 
 class Stages(NamedTuple):
     """The stages that can be critical, and their activations, logits and temporaries in bytes.
@@ -181,10 +183,30 @@ def price_schedule(
 
 
 @jit
+def stalls_s(gpu: Gpu, net: Network, stack: Stack, point: Point, peak_bytes: float) -> float:
+    """Seconds per iteration that pipeline transfers wait beyond latency and bandwidth.
+
+    A middle stage makes four transfers per micro-batch and chunk (two each way), a stage of a pipeline of two makes two.
+    They wait on clusters that were seen to stall, and where the peak is above `FULL` of a GPU's memory: near-full pipelines
+    of nanotron lose 0.23 s per transfer whatever the plan, while plans without a pipeline lose nothing.
+    """
+    if point.pipeline == 1:
+        return 0.0
+    wait = 0.0
+    if net.gpus > net.hb_size:
+        wait += net.hop_stall_s
+    if peak_bytes > FULL * gpu.memory_bytes:
+        wait += stack.full_hop_s
+    transfers = 2.0 if point.pipeline == 2 else 4.0
+    return wait * transfers * point.chunks * (point.micro_batches + point.pipeline - 1)
+
+
+@jit
 def finish_iteration(
-    model: Model, gpu: Gpu, net: Network, stack: Stack, point: Point, edges: EdgeCost, stages: Stages, crossing: float, bubble: float
+    model: Model, gpu: Gpu, net: Network, stack: Stack, point: Point, edges: EdgeCost, stages: Stages, crossing: float,
+    bubble: float, peak_bytes: float,
 ) -> Iteration:
-    """Add what follows the pipeline: gradient and parameter traffic, optimizer, fixed costs."""
+    """Add what follows the pipeline: stalls of its transfers, gradient and parameter traffic, optimizer, fixed costs."""
     m = point.micro_batches
     worst = heavier(heavier(stages.first, stages.middle), stages.last)
     big = larger(larger(stages.first, stages.middle), stages.last)
@@ -193,7 +215,7 @@ def finish_iteration(
         sync += tied_embedding_s(net, gpu, stack, point, edges.embed_params)
     parts = Breakdown(
         m * worst.compute, m * worst.recompute, m * worst.tensor, m * worst.context, m * worst.expert,
-        2.0 * m * crossing, bubble, sync, optimizer_step_s(gpu, stack, point, big), m * worst.launch + stack.iteration_s,
+        2.0 * m * crossing + stalls_s(gpu, net, stack, point, peak_bytes), bubble, sync, optimizer_step_s(gpu, stack, point, big), m * worst.launch + stack.iteration_s,
     )  # fmt: skip
     return Iteration(breakdown_total(parts), parts)
 
@@ -209,4 +231,5 @@ def price_iteration(
     """
     stages = price_stages(model, gpu, stack, point, dense, moe, edges)
     crossing, bubble = price_schedule(model, gpu, net, stack, point, edges, stages)
-    return finish_iteration(model, gpu, net, stack, point, edges, stages, crossing, bubble)
+    peak = peak_memory(model, stack, point, dense, moe, edges, stages)
+    return finish_iteration(model, gpu, net, stack, point, edges, stages, crossing, bubble, peak)

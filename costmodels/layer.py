@@ -6,7 +6,7 @@ so it may be as detailed as accuracy needs; the lattice kernel only combines ent
 
 from __future__ import annotations
 
-from math import sqrt
+from math import log, sqrt
 from typing import NamedTuple
 
 from costmodels._jit import jit
@@ -109,8 +109,24 @@ def dense_block_s(model: Model, gpu: Gpu, tokens: float, width: float, T: int) -
 
 
 @jit
+def busiest_share(model: Model, E: int) -> float:
+    """Tokens of the busiest of E expert ranks over their mean: 1 + load_variation sqrt(2 ln E) / sqrt(experts per rank).
+
+    A collective waits for the rank with the most tokens. With independent loads, the mean over k experts of a rank spreads
+    1/sqrt(k) as widely as one expert, and the largest of E ranks lies about sqrt(2 ln E) standard deviations up.
+
+    >>> from costmodels.examples import TINY
+    >>> round(busiest_share(TINY._replace(experts=8, load_variation=0.2), 8), 3)
+    1.408
+    """
+    if E <= 1:
+        return 1.0
+    return 1.0 + model.load_variation * sqrt(2.0 * log(1.0 * E) * E / model.experts)
+
+
+@jit
 def expert_block_s(model: Model, gpu: Gpu, routed: float, E: int, X: int) -> tuple[float, float]:
-    """(forward, backward) seconds of the experts' grouped GEMMs and of permuting `routed` token copies per GPU.
+    """(forward, backward) seconds of the experts' grouped GEMMs and of permuting `routed` token copies of one GPU.
 
     Efficiency falls as n / (n + 250) with n tokens per local expert; fp8 experts run at most 1.3x the 16-bit rate.
     """
@@ -134,15 +150,17 @@ def tensor_comm_s(
 
     Forward: one all-reduce per block, or all-gather + reduce-scatter under sequence parallelism. Backward: the same, plus
     the gathers repeated for the weight gradient; what a stack hides behind the weight gradient is its
-    `tensor_exposed_bwd` (the transfers of the row-parallel layers, 2 of 6, stay exposed).
+    `tensor_exposed_bwd` (the transfers of the row-parallel layers, 2 of 6, stay exposed). `tensor_gap_s` adds to both,
+    per further rank, whatever the size.
     """
     if T <= 1:
         return 0.0, 0.0
+    gap = stack.tensor_gap_s * (T - 1)
     if sp:
         one = all_gather_s(net, gpu, hidden_bytes, 1, T)
-        return 2.0 * blocks * one * stack.tensor_exposed_fwd, blocks * one * (1.0 + 2.0 * stack.tensor_exposed_bwd)
+        return gap + 2.0 * blocks * one * stack.tensor_exposed_fwd, gap + blocks * one * (1.0 + 2.0 * stack.tensor_exposed_bwd)
     one = all_reduce_s(net, gpu, hidden_bytes, 1, T)
-    return blocks * one * stack.tensor_exposed_fwd, blocks * one * stack.tensor_exposed_bwd
+    return gap + blocks * one * stack.tensor_exposed_fwd, gap + blocks * one * stack.tensor_exposed_bwd
 
 
 @jit
@@ -198,10 +216,11 @@ def price_layer(model: Model, gpu: Gpu, net: Network, stack: Stack, key: LayerKe
     f, b, up = attention_linears_s(model, gpu, tokens, T)
     fc, bc = core_attention_s(model, gpu, stack, sequences, T, C)
     hbm = gpu.hbm_eff * gpu.hbm_Bps
-    routed = 0.0
+    routed = busiest = 0.0
     if moe:
         routed = norm_tokens * model.topk * model.capacity
-        fm, bm = expert_block_s(model, gpu, routed, E, X)
+        busiest = routed * busiest_share(model, E)
+        fm, bm = expert_block_s(model, gpu, busiest, E, X)
         fs, bs = dense_block_s(model, gpu, tokens, 1.0 * model.shared_ffn, T)
         fr, br = linear_s(norm_tokens, 1.0 * model.experts, 1.0 * model.hidden, 0.5 * gpu.gemm16_eff * gpu.peak16_flops, gpu.sms, hbm, K_PROLOGUE)
         fm, bm = fm + fs + fr, bm + bs + br
@@ -215,8 +234,8 @@ def price_layer(model: Model, gpu: Gpu, net: Network, stack: Stack, key: LayerKe
     if stack.cast_bytes > 0.0:
         cast = stack.cast_bytes * (2.0 * tokens * model.hidden + tokens * (q + kv) / T + ffn_elements) / hbm
         fe, be = fe + cast, be + 2.0 * cast
-    forward = f + fc + fm + fe + stack.kernel_gap_s
-    backward = b + bc + bm + be + stack.kernel_gap_s
+    forward = f + fc + fm + fe
+    backward = b + bc + bm + be
 
     if stack.selective_core == 1:
         selective = fc
@@ -229,7 +248,7 @@ def price_layer(model: Model, gpu: Gpu, net: Network, stack: Stack, key: LayerKe
         blocks = 2.0 if model.shared_ffn > 0 else 1.0
     tf, tb = tensor_comm_s(net, gpu, stack, 2.0 * tokens * model.hidden, T, sp, blocks)
     cf, cb = context_comm_s(model, net, gpu, stack, sequences, T, C)
-    ef, eb = expert_comm_s(model, net, gpu, stack, routed, E, X)
+    ef, eb = expert_comm_s(model, net, gpu, stack, busiest, E, X)
 
     cpu = stack.launch_s
     if T > 1:

@@ -49,6 +49,7 @@ class Network(NamedTuple):
     pod_gpus: int  # ... through the second tier
     pod_Bps: float  # per GPU across leaves, inside a pod, all sending
     core_Bps: float  # per GPU across pods, all sending
+    hop_stall_s: float = 0.0  # each pipeline transfer waits so long beyond latency and bandwidth, where a cluster was seen to
 
 
 class Model(NamedTuple):
@@ -88,7 +89,8 @@ class Model(NamedTuple):
     moe_every: int
     route_groups: int  # node-limited routing: groups of experts, 0 = free
     route_topk_groups: int
-    capacity: float  # tokens per expert over the mean: 1 balanced
+    capacity: float  # padded capacity of an expert over the mean number of its tokens: 1 without padding
+    load_variation: float  # standard deviation of the tokens of an expert over their mean; 0 balanced
     mla: int
     q_lora: int
     kv_lora: int
@@ -125,6 +127,7 @@ class Stack(NamedTuple):
     param_gather_exposed: float
     p2p_exposed: float
     p2p_scatter: int  # 1: pipeline tensors are split over the tensor group
+    full_hop_s: float  # each pipeline transfer waits so long where memory is nearly full (`iteration.FULL`)
     chunk_s: float  # cost of each model-chunk boundary
     grad_accum_bytes: float  # per parameter on the GPU and micro-batch when m > 1
     grad_bytes: float  # on the wire, per parameter
@@ -132,7 +135,7 @@ class Stack(NamedTuple):
     launch_s: float  # CPU launch time per layer and pass: a floor under the GPU time
     launch_tensor_s: float  # added when T > 1
     launch_pipeline_s: float  # floor per tensor rank instead, where a pipeline spans HB domains and T > 1
-    kernel_gap_s: float  # per layer and pass, always added
+    tensor_gap_s: float  # per layer, pass and further rank of the tensor group: collectives whose steps the host drives
     iteration_s: float  # fixed cost per iteration
     optimizer_bytes: float  # HBM bytes per parameter of the optimizer step
     optimizer_s: float  # fixed cost of the optimizer step

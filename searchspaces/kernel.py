@@ -180,13 +180,16 @@ def _score_chunk(hw, T, P, C, E, b, X, sp, split, v, base, axes, dense, moe, edg
                     point = make_point(
                         hw.model.layers, hw.gpus, hw.batch, T, P, C, E, b, X, sp, split, v, zero, mode, axes.order[iorder]
                     )
-                    over = peak_memory(hw.model, hw.stack, point, dense, moe, edges, stages) - hw.memory_limit_bytes
+                    peak = peak_memory(hw.model, hw.stack, point, dense, moe, edges, stages)
+                    over = peak - hw.memory_limit_bytes
                     if over > 0.0:
                         reason = MEMORY
                         if over < miss[0]:
                             miss[0], miss[1] = over, index
                     else:
-                        it = finish_iteration(hw.model, hw.gpu, hw.net, hw.stack, point, edges, stages, crossing, bubble)
+                        it = finish_iteration(
+                            hw.model, hw.gpu, hw.net, hw.stack, point, edges, stages, crossing, bubble, peak
+                        )
                         if it.time_s < best[0]:
                             best[0], best[1] = it.time_s, index
                 counts[reason] += 1

@@ -13,6 +13,7 @@ from autotune.evaluate import Evaluation
 from autotune.plan import Plan
 from autotune.specs import ClusterSpec, ModelSpec
 from costmodels.flops import model_flops_per_token
+from costmodels.layer import busiest_share
 
 
 def conventions(cluster: ClusterSpec, model: ModelSpec, evaluation: Evaluation | None = None) -> list[str]:
@@ -52,7 +53,8 @@ def assumptions(cluster: ClusterSpec, model: ModelSpec, plan: Plan) -> list[str]
     lines.append("fused attention (flash)" if stack.flash_attention else "unfused attention: score matrices are stored and read")
     if model.num_experts:
         lines.append("experts run as a grouped GEMM; one kernel per expert can halve the speed")
-        lines.append("tokens are dispatched by all-to-all, spread evenly over experts" + (
+        busiest = busiest_share(model_constants(model), plan.expert_parallel)
+        lines.append(f"tokens are dispatched by all-to-all; the busiest expert rank has {busiest:.2f} times the mean load" + (
             "" if model.moe_capacity_factor is None else f", capacity factor {model.moe_capacity_factor:g}"))  # fmt: skip
     if plan.tensor_parallel > 1:
         lines.append(f"{1 - stack.tensor_exposed_fwd:.0%} of forward tensor communication is hidden behind compute")

@@ -192,6 +192,8 @@ def _experts(reader: Reader, spec: dict[str, Any]) -> None:
     factor = reader.raw("moe_expert_capacity_factor")
     if isinstance(factor, (int, float)) and not isinstance(factor, bool) and factor > 0:
         spec["moe_capacity_factor"] = float(factor)
+    if reader.flag("moe_router_force_load_balancing", False):
+        spec["moe_load_variation"] = 0.0
     frequency = _pattern(reader.raw("moe_layer_freq"))
     if frequency is None:
         frequency = [True] * spec["num_layers"] if reader.raw("moe_layer_freq") is None else None

@@ -6,7 +6,7 @@ fitted on the set, predicted in five folds of whole choice groups.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,9 @@ from autotune.validate.tunable import Applier, constants_for
 Array = NDArray[np.float64]
 ROWS_PER_SYSTEM = 60  # a transfer fit sees at most so many rows of one machine, evenly taken
 FULL_WEIGHT = 40  # machines with more rows count no more than this many
+
+
+DECISIVE = 0.05  # mean |ln(predicted / measured)| that another reading must save: what one machine differs from another
 
 
 class Sample(NamedTuple):
@@ -70,6 +73,55 @@ def measured(samples: Sequence[Sample]) -> Array:
     return np.array([float(s.row.time_s or 0.0) for s in samples])
 
 
+def reading_key(p: Prepared) -> Hashable:
+    """What may differ between the readings of one row."""
+    return p.point.recompute, p.point.chunks, p.point.micro_batch, p.point.expert_tensor
+
+
+def recipe(row: Row) -> Hashable:
+    """Rows of one source, model, precision and layout: one published script, whatever the number of GPUs."""
+    return row.prefix, row.model_name, row.precision, row.tp, row.pp, row.cp, row.ep, row.seq_len
+
+
+def learn_readings(samples: Sequence[Sample], applier: Applier) -> dict[Hashable, Hashable]:
+    """For a recipe with open choices, the reading all its rows allow that explains two or more of them best, where it is
+    better than the fastest reading by at least `DECISIVE`.
+
+    An unprinted recompute mode or micro-batch is one unknown of the script, not of a row: rows at other GPU counts tell it.
+    """
+    groups: dict[Hashable, list[Sample]] = {}
+    for s in samples:
+        if len(s.readings) > 1:
+            groups.setdefault(recipe(s.row), []).append(s)
+    learnt = {}
+    for name, rows in groups.items():
+        if len(rows) < 2:
+            continue
+        shared = set.intersection(*({reading_key(p) for p in s.readings} for s in rows))
+        errors = {key: _misfit(rows, key, applier) for key in shared}
+        best = min(sorted(errors, key=repr), key=lambda k: errors[k], default=None)
+        if best is not None and errors[best] < _error(rows, resolve(rows, applier), applier) - DECISIVE:
+            learnt[name] = best
+    return learnt
+
+
+def _misfit(samples: Sequence[Sample], key: Hashable, applier: Applier) -> float:
+    return _error(samples, [next(p for p in s.readings if reading_key(p) == key) for s in samples], applier)
+
+
+def _error(samples: Sequence[Sample], prepared: Sequence[Prepared], applier: Applier) -> float:
+    return float(np.mean(np.abs(np.log(times(prepared, applier) / measured(samples)))))
+
+
+def narrowed(samples: Sequence[Sample], learnt: Mapping[Hashable, Hashable]) -> list[Sample]:
+    """The samples with their readings reduced to the learnt one, where there is one."""
+    out = []
+    for s in samples:
+        kept = tuple(p for p in s.readings if reading_key(p) == learnt.get(recipe(s.row))) if len(s.readings) > 1 else ()
+        out.append(Sample(s.row, kept) if kept else s)
+    return out
+
+
 def fit_samples(
     samples: Sequence[Sample], scale: float, weights: Sequence[float] | None = None, heavy: bool = False, machines: bool = False
 ) -> Fit:
@@ -86,11 +138,14 @@ def predict(samples: Sequence[Sample], values: dict[str, float] | None = None) -
 
 
 def column_f(samples: Sequence[Sample], splits: Sequence[Split], scale: float, heavy: bool = False) -> Array:
-    """Every row predicted by constants fitted on the other folds."""
+    """Every row predicted by constants fitted, and open choices of its recipe learnt, on the other folds."""
     out = np.zeros(len(samples))
     for train, test in splits:
-        values = fit_samples([samples[i] for i in train], scale, None, heavy).values
-        out[test] = predict([samples[i] for i in test], values)
+        seen = [samples[i] for i in train]
+        learnt = learn_readings(seen, Applier({}))
+        values = fit_samples(narrowed(seen, learnt), scale, None, heavy).values
+        learnt = learn_readings(seen, Applier(values))
+        out[test] = predict(narrowed([samples[i] for i in test], learnt), values)
     return out
 
 

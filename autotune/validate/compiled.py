@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from autotune.validate.mapping import Scenario
+from autotune.validate.tables import systems
 from costmodels._jit import jit
 from costmodels.edges import price_edges
 from costmodels.iteration import price_iteration
@@ -60,6 +61,7 @@ class Prepared:
     stack: str
     gpu_name: str
     system: str
+    stalls: bool = False  # a job so large that pipeline transfers of this machine are known to stall
 
 
 def prepare(scenario: Scenario) -> Prepared:
@@ -79,4 +81,6 @@ def prepare(scenario: Scenario) -> Prepared:
     model = model_constants(scenario.model)._replace(layers=layers)
     own = calibration_of(cluster)  # a machine whose rates were measured is not told from others of its GPU type
     name = f"{spec.name} of {cluster.name}" if own and own.gemm_efficiency else spec.name
-    return Prepared(model, gpu, net, point, plan.stack, name, cluster.name)
+    known = systems().get(cluster.name)
+    stalls = bool(known and known.stall_gpus and plan.gpus >= known.stall_gpus)
+    return Prepared(model, gpu, net, point, plan.stack, name, cluster.name, stalls)

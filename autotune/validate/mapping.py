@@ -161,6 +161,7 @@ def _model(
             "moe_router_topk": topk or 1,
             "moe_ffn_hidden_size": expert_ffn,
             "moe_shared_expert_intermediate_size": shared or None,
+            "moe_load_variation": 0.0,  # benchmark recipes force balance (moe_router_force_load_balancing)
             "first_k_dense": dense or 0,
             "moe_router_num_groups": flags.route_groups or None,
             "moe_router_group_topk": flags.route_topk_groups or None,

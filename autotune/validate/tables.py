@@ -13,13 +13,17 @@ from typing import NamedTuple
 
 
 class System(NamedTuple):
-    """A machine: GPUs per node, Gb/s per GPU, measured shares and latency of its parts; None = not known."""
+    """A machine: GPUs per node, Gb/s per GPU, measured shares and latency of its parts; None = not known.
+
+    `stall_gpus`: pipeline transfers of jobs of so many GPUs stall; how long is fitted.
+    """
 
     gpus_per_node: int | None = None
     nic_Gbps: float | None = None
     nic_efficiency: float | None = None
     latency_us: float | None = None
     gemm_efficiency: float | None = None
+    stall_gpus: float | None = None
 
 
 class ModelFlags(NamedTuple):
@@ -53,7 +57,7 @@ def systems() -> dict[str, System]:
     return {
         r["system_group"]: System(
             int(r["gpus_per_node"]) if r["gpus_per_node"] else None,
-            *(float(r[k]) if r[k] else None for k in ("nic_Gbps", "nic_efficiency", "latency_us", "gemm_efficiency")),
+            *(float(r[k]) if r[k] else None for k in ("nic_Gbps", "nic_efficiency", "latency_us", "gemm_efficiency", "stall_gpus")),
         )
         for r in _read("systems.csv")
     }

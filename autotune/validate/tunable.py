@@ -37,12 +37,13 @@ STACK_ROOM: dict[str, Room] = {
     "data_exposed": Room(0.15, 0.0, 1.0),
     "param_gather_exposed": Room(0.2, 0.0, 1.0),
     "p2p_exposed": Room(0.5, 0.0, 4.0),
+    "full_hop_s": Room(0.1, 0.0, 1.0),
     "chunk_s": Room(1e-3, 0.0, 5e-3),
     "grad_accum_bytes": Room(4.0, 0.0, 30.0),
     "launch_s": Room(5e-4, 0.0, 0.01),
     "launch_tensor_s": Room(2e-4, 0.0, 2e-3),
     "launch_pipeline_s": Room(5e-4, 0.0, 5e-3),
-    "kernel_gap_s": Room(3e-3, 0.0, 8e-3),
+    "tensor_gap_s": Room(3e-4, 0.0, 3e-3),
     "iteration_s": Room(0.03, 0.0, 0.5),
     "rank_s": Room(2e-3, 0.0, 0.02),
 }
@@ -51,10 +52,16 @@ GPU_ROOM: dict[str, Room] = {
     "fp8_gemm_efficiency": Room(0.05, 0.35, 0.95),
     "attention_efficiency": Room(0.06, 0.2, 0.75),
 }
+MEAN_ROOM: dict[str, Room] = {  # of a GPU type over machines, each of which departs from it by its own `gemm_scale`
+    **GPU_ROOM,
+    "gemm_efficiency": Room(0.02, 0.45, 0.95),
+    "fp8_gemm_efficiency": Room(0.025, 0.35, 0.95),
+}
 SYSTEM_ROOM: dict[str, Room] = {
     "nic_efficiency": Room(0.15, 0.2, 1.0),
     "latency_s": Room(1e-4, 0.0, 3e-3),
-    "gemm_scale": Room(0.07, 0.6, 1.3),  # clocks and power caps: laboratories report rates up to 15 % apart
+    "hop_stall_s": Room(0.1, 0.0, 1.0),
+    "gemm_scale": Room(0.1, 0.6, 1.3),  # clocks and power caps: laboratories report rates up to 15 % apart
 }
 
 STACK_FIELDS: dict[str, tuple[str, ...]] = {
@@ -62,14 +69,14 @@ STACK_FIELDS: dict[str, tuple[str, ...]] = {
     "megatron-2021": ("grad_accum_bytes", "p2p_exposed", "chunk_s"),
     "megatron-2022": ("grad_accum_bytes", "tensor_exposed_bwd"),
     "nemo-2022": ("grad_accum_bytes", "data_exposed", "tensor_exposed_bwd"),
-    "megatron-deepspeed": ("kernel_gap_s", "grad_accum_bytes", "p2p_exposed"),
-    "megatron-deepspeed-vtrain": ("grad_accum_bytes", "p2p_exposed", "launch_s", "launch_tensor_s", "logit_time_bytes"),
+    "megatron-deepspeed": ("tensor_gap_s",),
+    "megatron-deepspeed-vtrain": ("grad_accum_bytes", "p2p_exposed", "launch_s", "launch_tensor_s", "tensor_gap_s", "recompute_share", "logit_time_bytes"),
     "nemo": ("tensor_exposed_fwd", "tensor_exposed_bwd", "fused_elementwise", "cast_bytes", "data_exposed", "expert_exposed"),
     "megatron-bridge": ("tensor_exposed_fwd", "tensor_exposed_bwd", "fused_elementwise", "cast_bytes", "data_exposed", "expert_exposed"),
     "megatron-core-eager": ("launch_s", "fused_elementwise"),
     "nanotron": (
         "fused_elementwise", "data_exposed", "param_gather_exposed", "launch_s", "launch_pipeline_s", "iteration_s", "tensor_exposed_fwd",
-        "p2p_exposed",
+        "full_hop_s",
     ),
     "fsdp-composer": ("attention_speed", "fused_elementwise", "recompute_share", "iteration_s", "data_exposed", "param_gather_exposed"),
     "torchtitan": ("attention_speed", "fused_elementwise", "recompute_share", "data_exposed"),
@@ -102,6 +109,7 @@ def constants_for(rows: Iterable[Prepared], machines: bool = False) -> list[Cons
     `machines`: rows of several machines, each of which may run its matrix products faster or slower than the GPU type.
     """
     prepared = list(rows)
+    gpu_room = MEAN_ROOM if machines else GPU_ROOM
     found: dict[str, Constant] = {}
 
     def add(kind: str, owner: str, field: str, prior: float, room: Room) -> None:
@@ -111,17 +119,19 @@ def constants_for(rows: Iterable[Prepared], machines: bool = False) -> list[Cons
     for p in prepared:
         for field in STACK_FIELDS.get(p.stack, ()):
             add("stack", p.stack, field, getattr(operator_stack(p.stack), field), STACK_ROOM[field])
-        add("gpu", p.gpu_name, "gemm_efficiency", p.gpu.gemm16_eff, GPU_ROOM["gemm_efficiency"])
+        add("gpu", p.gpu_name, "gemm_efficiency", p.gpu.gemm16_eff, gpu_room["gemm_efficiency"])
         if p.gpu.peak_flops != p.gpu.peak16_flops:
-            add("gpu", p.gpu_name, "fp8_gemm_efficiency", p.gpu.gemm_eff, GPU_ROOM["fp8_gemm_efficiency"])
+            add("gpu", p.gpu_name, "fp8_gemm_efficiency", p.gpu.gemm_eff, gpu_room["fp8_gemm_efficiency"])
         if operator_stack(p.stack).flash_attention and p.stack != "fsdp-composer":
-            add("gpu", p.gpu_name, "attention_efficiency", p.gpu.attn_fwd_eff, GPU_ROOM["attention_efficiency"])
+            add("gpu", p.gpu_name, "attention_efficiency", p.gpu.attn_fwd_eff, gpu_room["attention_efficiency"])
         if machines:
             add("system", p.system, "gemm_scale", 1.0, SYSTEM_ROOM["gemm_scale"])
         if p.net.gpus > p.net.hb_size:
             add("system", p.system, "nic_efficiency", p.net.nic_eff, SYSTEM_ROOM["nic_efficiency"])
             if p.stack == "nanotron":
                 add("system", p.system, "latency_s", p.net.latency_s, SYSTEM_ROOM["latency_s"])
+            if p.stalls:
+                add("system", p.system, "hop_stall_s", 0.0, SYSTEM_ROOM["hop_stall_s"])
     return list(found.values())
 
 
@@ -168,7 +178,11 @@ class Applier:
         given = self.systems.get(p.system)
         if not given:
             return p.net
-        return p.net._replace(nic_eff=given.get("nic_efficiency", p.net.nic_eff), latency_s=given.get("latency_s", p.net.latency_s))
+        return p.net._replace(
+            nic_eff=given.get("nic_efficiency", p.net.nic_eff),
+            latency_s=given.get("latency_s", p.net.latency_s),
+            hop_stall_s=given.get("hop_stall_s", 0.0) if p.stalls else 0.0,
+        )
 
     def price(self, p: Prepared) -> Any:
         """Time and memory of one prepared row."""

@@ -65,7 +65,7 @@ def test_hostlists():
     assert expand_hostlist("rack[1-2]-n, x") == ["rack1-n", "rack2-n", "x"]
 
 
-@pytest.mark.parametrize("text", ["gpu[1-", "gpu[a-b]", "gpu[3-1]", "gpu[1-2][3-4]", "gpu]1[", "g[1-9999999]"])
+@pytest.mark.parametrize("text", ["gpu[1-", "gpu[a-b]", "gpu[3-1]", "gpu]1[", "g[1-9999999]"])
 def test_bad_hostlists(text):
     with pytest.raises(InputError):
         expand_hostlist(text)

@@ -3,7 +3,7 @@
 import brute_groups
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from costmodels.examples import POINT
@@ -55,6 +55,7 @@ def test_the_kernels_closed_form_never_passes_what_is_illegal(point, K, kind):
 
 @settings(max_examples=200, deadline=None)
 @given(points(), st.sampled_from([2, 4, 8, 16]), st.booleans(), st.booleans())
+@example(POINT._replace(tensor=1, pipeline=2, data=6, expert=1, expert_tensor=6, chunks=1, order=1), 4, True, False)
 def test_the_kernels_rail_check_agrees_with_the_real_groups(point, K, experts, tied):
     from costmodels.examples import EIGHT_H100
 
