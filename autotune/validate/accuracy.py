@@ -25,9 +25,10 @@ from autotune.validate.columns import (
 from autotune.validate.folds import cell, grouped_folds
 from autotune.validate.report import memory_summary
 from autotune.validate.rows import Row, read_rows
-from autotune.validate.runner import Result, plan_predictor, score
+from autotune.validate.runner import Predictor, Result, plan_predictor, score
 from autotune.validate.scoring import feasibility_summary
 from autotune.validate.sets import SETS, PublishedSet
+from autotune.validate.tensor_mode import with_learnt_mode
 from autotune.validate.tunable import shipped_values
 
 KEYS = ("n", "mape", "median_ape", "bias", "p90_ape", "max_ape")
@@ -39,7 +40,7 @@ def set_columns(published: PublishedSet, samples: Sequence[Sample], everything: 
     columns: dict[str, Any] = {
         "D": summary(samples, predict(samples)),
         "shipped": summary(samples, predict(samples, shipped_values(samples))),
-        "X": summary(samples, column_x(samples, everything, 0.03)),
+        **transfer_columns(samples, everything),
         "F": summary(samples, column_f(samples, splits, published.scale, published.heavy)),
     }
     if published.by_cell:
@@ -52,6 +53,17 @@ def set_columns(published: PublishedSet, samples: Sequence[Sample], everything: 
     return {"title": published.title, "columns": columns, "fitted_on_all_rows": constants}
 
 
+def transfer_columns(samples: Sequence[Sample], everything: Sequence[Sample]) -> dict[str, Any]:
+    """Column X, and where a set holds several GPU types, X of each type's machines apart."""
+    predicted = column_x(samples, everything, 0.03)
+    columns = {"X": summary(samples, predicted)}
+    gpus = list(dict.fromkeys(s.row.gpu for s in samples))
+    for gpu in gpus if len(gpus) > 1 else ():
+        chosen = [i for i, s in enumerate(samples) if s.row.gpu == gpu]
+        columns[f"X, {gpu}"] = summary([samples[i] for i in chosen], predicted[chosen])
+    return columns
+
+
 def fast_columns(published: PublishedSet, samples: Sequence[Sample]) -> dict[str, Any]:
     """D and shipped only: seconds, for the regression test."""
     return {"D": summary(samples, predict(samples)), "shipped": summary(samples, predict(samples, shipped_values(samples)))}
@@ -62,10 +74,12 @@ def in_set(published: PublishedSet, samples: Sequence[Sample]) -> list[Sample]:
     return [s for s in samples if published.holds(s.row)]
 
 
-def memory_table(results: Sequence[Result], failed: Sequence[Result]) -> dict[str, Any]:
+def memory_table(results: Sequence[Result], failed: Sequence[Result], predictor: Predictor) -> dict[str, Any]:
     """Memory errors by source, and how often fit or failure was told right."""
-    def of(*prefixes: str, narrow: bool = False) -> dict[str, Any]:
-        rows = [r for r in results if r.row.prefix in prefixes and not r.skip_reason and (not narrow or (r.row.tp or 0) <= 2)]
+    learnt = with_learnt_mode([r for r in results if r.row.prefix == "playbook" and not r.skip_reason], predictor)
+
+    def of(*prefixes: str, narrow: bool = False, among: Sequence[Result] = results) -> dict[str, Any]:
+        rows = [r for r in among if r.row.prefix in prefixes and not r.skip_reason and (not narrow or (r.row.tp or 0) <= 2)]
         return memory_summary(rows)
 
     verdicts = [r for r in (*results, *failed) if r.fits is not None and r.row.prefix == "playbook"]
@@ -74,6 +88,8 @@ def memory_table(results: Sequence[Result], failed: Sequence[Result]) -> dict[st
     return {
         "playbook": of("playbook"),
         "playbook, T <= 2": of("playbook", narrow=True),
+        "playbook, F": of("playbook", among=learnt),
+        "playbook, F, T <= 2": of("playbook", narrow=True, among=learnt),
         "simumax": of("simumax-b200"),
         "bigscience": of("bigscience"),
         "torchtitan, no pipeline": of("titan-1d", "titan-2d", "titan-cp"),
@@ -134,7 +150,7 @@ def build(rows: Sequence[Row], failed: Sequence[Row], only: Sequence[str] = ()) 
             print(published.name, file=sys.stderr, flush=True)
             sets[published.name] = set_columns(published, in_set(published, samples), samples)
     predictor = plan_predictor()
-    return {"sets": sets, "memory": memory_table(score(rows, predictor), score(failed, predictor))}
+    return {"sets": sets, "memory": memory_table(score(rows, predictor), score(failed, predictor), predictor)}
 
 
 def main(folder: str) -> None:

@@ -104,10 +104,10 @@ def _result(row: Row, scenario: Scenario, prediction: Prediction) -> Result:
     stack = scenario.plan.stack
     time_s = prediction.time_s if math.isfinite(prediction.time_s) and prediction.time_s > 0 else None
     fits = prediction.fits and not prediction.refused and not scenario.illegal
-    return Result(row, stack, time_s, _memory(prediction, stack), fits, scenario.choices, "", scenario)
+    return Result(row, stack, time_s, memory_of(prediction, stack), fits, scenario.choices, "", scenario)
 
 
-def _memory(prediction: Prediction, stack: str) -> float | None:
+def memory_of(prediction: Prediction, stack: str) -> float | None:
     if not prediction.stage_bytes:
         return None
     totals = prediction.stage_bytes

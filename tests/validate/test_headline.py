@@ -56,7 +56,7 @@ def test_fold_column(name: str) -> None:
 
 
 def test_memory_and_verdicts() -> None:
-    for name, found in memory_table(*predictions()).items():
+    for name, found in memory_table(*predictions(), plan_predictor()).items():
         recorded = headline()["memory"][name]
         if "mape" in recorded:
             assert found["mape"] <= recorded["mape"] + SLACK
