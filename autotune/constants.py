@@ -145,7 +145,7 @@ def network_constants(
     gpu, network = gpu_of(cluster), cluster.network
     fitted = cluster.calibration if isinstance(cluster.calibration, Calibration) else Calibration()
     try:
-        return fabrics.get(fabric or network.fabric).network(
+        built = fabrics.get(fabric or network.fabric).network(
             FabricInputs(
                 gpus=gpus,
                 hb_size=hb_size,
@@ -162,6 +162,7 @@ def network_constants(
         )
     except ValueError as e:
         raise InputError.of(str(e), key="network") from None
+    return built._replace(hop_stall_s=1e-3 * (network.pipeline_stall_ms or 0.0))
 
 
 def hb_rates(cluster: ClusterSpec) -> list[float] | Range:

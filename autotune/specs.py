@@ -141,6 +141,7 @@ class NetworkSpec(Strict):
     switch_radix: Annotated[Whole, Field(ge=2, le=4096)] = 64
     latency_us: NonNegative | None = None
     nic_efficiency: Efficiency | None = None
+    pipeline_stall_ms: NonNegative | None = Field(None, description="what each transfer between pipeline stages waits beyond latency and bandwidth")
     options: dict[str, bool | int | Finite | str] = Field({}, description="settings of one fabric, see docs/cluster.md")
 
 

@@ -18,7 +18,6 @@ from autotune.validate.rows import Row
 from autotune.validate.runner import Predictor, Result, memory_of
 
 
-
 class Modes(NamedTuple):
     """Predicted bytes of one run in both modes."""
 
