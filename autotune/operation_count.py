@@ -64,7 +64,8 @@ def count() -> float:
             k = int(cells.key_of[i])
             table = kernel.Table(*rows)
             COUNT[0] = 0
-            score_unit(counting, *(int(d) for d in cell), ib, cells.axes, table, k, counts[0], best[0], miss[0])
+            sync = np.empty((len(cells.axes.order), len(cells.axes.zero), 2), dtype=object)  # holds counting numbers
+            score_unit(counting, *(int(d) for d in cell), ib, cells.axes, table, k, sync, counts[0], best[0], miss[0])
             total += COUNT[0]
             points += int(counts[0][OK])
     return total / points

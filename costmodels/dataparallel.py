@@ -45,6 +45,8 @@ def gradient_sync_s(net: Network, gpu: Gpu, stack: Stack, point: Point, stage: S
     ZeRO 0 all-reduces gradients; 1 and 2 reduce-scatter them and gather parameters afterwards. Expert gradients travel
     over their own group. Of a frozen model only the adapters move, but ZeRO 3 gathers all weights.
     """
+    if point.data * point.context <= 1 and expert_data_size(point) <= 1:
+        return 0.0, 0.0
     edp = expert_data_size(point)
     stride = expert_data_stride(point)
     grads = stage.dense_params * stack.grad_bytes
@@ -60,16 +62,13 @@ def gradient_sync_s(net: Network, gpu: Gpu, stack: Stack, point: Point, stage: S
 
 
 @jit
-def data_parallel_s(net: Network, gpu: Gpu, stack: Stack, point: Point, stage: StageTime) -> float:
-    """Exposed data-parallel seconds per iteration of one stage.
+def data_parallel_s(stack: Stack, point: Point, stage: StageTime, grads: float, params: float) -> float:
+    """Exposed data-parallel seconds per iteration of one stage with transfers (`grads`, `params`) of `gradient_sync_s`.
 
     ZeRO 0-2: the reduction may hide under the last micro-batch's backward, the gather under the first forward. ZeRO 3:
     parameters are gathered per layer in every forward and backward and gradients scattered in every backward; each hides
     behind that pass.
     """
-    if point.data * point.context <= 1 and expert_data_size(point) <= 1:
-        return 0.0
-    grads, params = gradient_sync_s(net, gpu, stack, point, stage)
     if point.zero < 3:
         hidden_grads = exposed_s(grads, stack.data_exposed, stage.backward)
         return hidden_grads + exposed_s(params, stack.param_gather_exposed, stage.forward)

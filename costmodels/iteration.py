@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from costmodels._jit import jit
 from costmodels.collectives import point_to_point_s
-from costmodels.dataparallel import data_parallel_s, optimizer_step_s, tied_embedding_s
+from costmodels.dataparallel import data_parallel_s, gradient_sync_s, optimizer_step_s, tied_embedding_s
 from costmodels.edges import EdgeCost
 from costmodels.groups import pipeline_stride
 from costmodels.layer import LayerCost
@@ -202,15 +202,30 @@ def stalls_s(gpu: Gpu, net: Network, stack: Stack, point: Point, peak_bytes: flo
 
 
 @jit
+def largest(stages: Stages) -> StageTime:
+    """The stage with the most parameters."""
+    return larger(larger(stages.first, stages.middle), stages.last)
+
+
+@jit
+def price_sync(net: Network, gpu: Gpu, stack: Stack, point: Point, stages: Stages) -> tuple[float, float]:
+    """(gradient, parameter) transfer seconds per iteration before overlap; independent of what is recomputed."""
+    return gradient_sync_s(net, gpu, stack, point, largest(stages))
+
+
+@jit
 def finish_iteration(
     model: Model, gpu: Gpu, net: Network, stack: Stack, point: Point, edges: EdgeCost, stages: Stages, crossing: float,
-    bubble: float, peak_bytes: float,
+    bubble: float, peak_bytes: float, grads: float, params: float,
 ) -> Iteration:
-    """Add what follows the pipeline: stalls of its transfers, gradient and parameter traffic, optimizer, fixed costs."""
+    """Add what follows the pipeline: stalls of its transfers, gradient and parameter traffic, optimizer, fixed costs.
+
+    (`grads`, `params`) are the transfers of `price_sync`.
+    """
     m = point.micro_batches
     worst = heavier(heavier(stages.first, stages.middle), stages.last)
-    big = larger(larger(stages.first, stages.middle), stages.last)
-    sync = data_parallel_s(net, gpu, stack, point, big)
+    big = largest(stages)
+    sync = data_parallel_s(stack, point, big, grads, params)
     if model.tied and point.pipeline > 1:
         sync += tied_embedding_s(net, gpu, stack, point, edges.embed_params)
     parts = Breakdown(
@@ -232,4 +247,5 @@ def price_iteration(
     stages = price_stages(model, gpu, stack, point, dense, moe, edges)
     crossing, bubble = price_schedule(model, gpu, net, stack, point, edges, stages)
     peak = peak_memory(model, stack, point, dense, moe, edges, stages)
-    return finish_iteration(model, gpu, net, stack, point, edges, stages, crossing, bubble, peak)
+    grads, params = price_sync(net, gpu, stack, point, stages)
+    return finish_iteration(model, gpu, net, stack, point, edges, stages, crossing, bubble, peak, grads, params)

@@ -7,6 +7,7 @@ threads share them out (`autotune.parallel`).
 
 from __future__ import annotations
 
+from math import isnan
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from costmodels._jit import jit
 from costmodels.edges import EdgeCost, price_edges
 from costmodels.groups import unreachable_group
-from costmodels.iteration import finish_iteration, peak_memory, price_schedule, price_stages
+from costmodels.iteration import finish_iteration, peak_memory, price_schedule, price_stages, price_sync
 from costmodels.layer import LayerCost, LayerKey, price_layer
 from costmodels.types import Gpu, Model, Network, Stack
 from searchspaces.legality import (
@@ -151,10 +152,11 @@ def bound_cells(hw, cells, key_of, axes, table, bounds):
 
 
 @jit
-def _score_chunk(hw, T, P, C, E, b, X, sp, split, v, base, axes, dense, moe, edges, counts, best, miss):
+def _score_chunk(hw, T, P, C, E, b, X, sp, split, v, base, axes, dense, moe, edges, sync, counts, best, miss):
     # All recompute modes, rank orders and sharding stages of one way to cut the pipeline. Stage times depend on the first
-    # only, the schedule on the first two: each is priced once where its inputs are known.
+    # only, the schedule on the first two, gradient traffic on the last two: each is priced once where its inputs are known.
     n_order, n_zero = axes.order.shape[0], axes.zero.shape[0]
+    sync[:, :, :] = np.nan
     for imode in range(axes.recompute.shape[0]):
         mode = axes.recompute[imode]
         reason = recompute_reason(hw.model, hw.rules, P, v, mode)
@@ -187,17 +189,20 @@ def _score_chunk(hw, T, P, C, E, b, X, sp, split, v, base, axes, dense, moe, edg
                         if over < miss[0]:
                             miss[0], miss[1] = over, index
                     else:
+                        if isnan(sync[iorder, izero, 0]):
+                            sync[iorder, izero, 0], sync[iorder, izero, 1] = price_sync(hw.net, hw.gpu, hw.stack, point, stages)
                         it = finish_iteration(
-                            hw.model, hw.gpu, hw.net, hw.stack, point, edges, stages, crossing, bubble, peak
-                        )
+                            hw.model, hw.gpu, hw.net, hw.stack, point, edges, stages, crossing, bubble, peak,
+                            sync[iorder, izero, 0], sync[iorder, izero, 1],
+                        )  # fmt: skip
                         if it.time_s < best[0]:
                             best[0], best[1] = it.time_s, index
                 counts[reason] += 1
 
 
 @jit
-def score_unit(hw, T, P, C, E, ib, axes, table, k, counts, best, miss):
-    """Score one micro-batch size of one cell.
+def score_unit(hw, T, P, C, E, ib, axes, table, k, sync, counts, best, miss):
+    """Score one micro-batch size of one cell; `sync` is working space of (order, zero, 2).
 
     `counts[reason]` counts every point (0 = scored), `best` = (seconds, index), `miss` = (bytes over the limit, index) of
     the point that came closest to fitting.
@@ -241,7 +246,7 @@ def score_unit(hw, T, P, C, E, ib, axes, table, k, counts, best, miss):
                 continue
             _score_chunk(
                 hw, T, P, C, E, b, X, sp, split, v, base + iv, axes, table.dense[k, ib, ix, isp], table.moe[k, ib, ix, isp],
-                table.edges[k, ib, ix, isp], counts, best, miss,
+                table.edges[k, ib, ix, isp], sync, counts, best, miss,
             )  # fmt: skip
 
 
@@ -249,11 +254,12 @@ def score_unit(hw, T, P, C, E, ib, axes, table, k, counts, best, miss):
 def score_cells(hw, cells, key_of, axes, table, counts, best, miss):
     """Score all units of `cells`; results per unit (cell x micro-batch): counts, best, miss."""
     n_b = axes.micro_batch.shape[0]
+    sync = np.empty((axes.order.shape[0], axes.zero.shape[0], 2))
     for unit in range(cells.shape[0] * n_b):
         i = unit // n_b
         ib = unit - i * n_b
         score_unit(
-            hw, cells[i, 0], cells[i, 1], cells[i, 2], cells[i, 3], ib, axes, table, key_of[i], counts[unit],
+            hw, cells[i, 0], cells[i, 1], cells[i, 2], cells[i, 3], ib, axes, table, key_of[i], sync, counts[unit],
             best[unit], miss[unit],
         )  # fmt: skip
 

@@ -7,7 +7,7 @@ from math import sqrt
 import pytest
 
 from costmodels.collectives import BASE_S, NIC_STEP_S, ROOT_S, STEP_S, all_gather_s, all_to_all_s, point_to_point_s
-from costmodels.dataparallel import data_parallel_s
+from costmodels.dataparallel import data_parallel_s, gradient_sync_s
 from costmodels.edges import EdgeCost, price_edges
 from costmodels.examples import EIGHT_H100, H100, MEGATRON_2021, POINT, TINY
 from costmodels.gemm import gemm_s
@@ -136,7 +136,8 @@ def test_sharding_stages_move_the_bytes_their_paper_says():
     stage = StageTime(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1e9, 0.0)
     point = POINT._replace(data=8)
     one = all_gather_s(EIGHT_H100, H100, 2e9, 1, 8)  # 1e9 parameters of two bytes
-    seconds = [data_parallel_s(EIGHT_H100, H100, MEGATRON_2021, point._replace(zero=z), stage) for z in range(4)]
+    stages = [point._replace(zero=z) for z in range(4)]
+    seconds = [data_parallel_s(MEGATRON_2021, p, stage, *gradient_sync_s(EIGHT_H100, H100, MEGATRON_2021, p, stage)) for p in stages]
     assert seconds == pytest.approx([2 * one, 2 * one, 2 * one, 3 * one], rel=1e-12)
 
 

@@ -10,7 +10,15 @@ import pytest
 
 from autotune.plan import Plan
 from autotune.specs import ClusterSpec, ModelSpec
-from autotune.validate.columns import Sample, column_f, learn_readings, narrowed, predict, reading_key, samples_of, times
+from autotune.validate.columns import (
+    Sample,
+    column_f,
+    learn_readings,
+    narrowed,
+    predict,
+    samples_of,
+    times,
+)
 from autotune.validate.rows import Row
 from autotune.validate.runner import Prediction, score
 from autotune.validate.tensor_mode import with_learnt_mode
