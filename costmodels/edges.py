@@ -77,11 +77,12 @@ def price_edges(
         head_comm_f += 3.0 * all_reduce_s(net, gpu, 4.0 * tokens, 1, T)
     mtp_dense, mtp_expert = mtp_parameters(model, T, X, E)
     shard = 1.0 * T if sp else 1.0
+    whole = stack.whole_memory_bytes if T > 1 and not sp else 0.0
     return EdgeCost(
         embed, 2.0 * embed, comm,
         f + loss / 3.0, b + 2.0 * loss / 3.0, head_comm_f, head_comm_b,
         1.0 * stack.dropout * tokens * h / shard, stack.logit_memory_bytes * logits, stack.logit_kept_bytes * logits, stack.head_temp_bytes * padded_vocab(model, T) / T * h,
-        stack.hidden_memory_bytes * tokens * h,
+        (stack.hidden_memory_bytes + whole) * tokens * h,
         1.0 * embedding_parameters(model, T), 1.0 * head_parameters(model, T) + norm_parameters(model),
         1.0 * model.mtp, 1.0 * mtp_dense, 1.0 * mtp_expert,
     )  # fmt: skip

@@ -29,7 +29,7 @@ MEGATRON_2021 = Stack(
     context_exposed=1.0, expert_exposed=1.0, data_exposed=1.0, param_gather_exposed=1.0, p2p_exposed=1.0, p2p_scatter=1,
     full_hop_s=0.0, chunk_s=0.0, grad_accum_bytes=8.0, grad_bytes=2.0, param_gather_bytes=2.0, launch_s=0.0, launch_tensor_s=0.0, launch_pipeline_s=0.0,
     tensor_gap_s=0.0, iteration_s=0.0, optimizer_bytes=40.0, optimizer_s=0.003, rank_s=0.0, weight_memory_bytes=2.0,
-    grad_memory_bytes=4.0, optimizer_memory_bytes=12.0, bucket_memory_bytes=0.0, norm_whole_share=1.0, hidden_memory_bytes=0.0, head_temp_bytes=2.0,
+    grad_memory_bytes=4.0, optimizer_memory_bytes=12.0, bucket_memory_bytes=0.0, norm_whole_share=1.0, hidden_memory_bytes=0.0, whole_memory_bytes=0.0, head_temp_bytes=2.0,
     working_copies=1.0, reserve_bytes=2e9, fragmentation=0.0, trained_share=1.0,
 )  # fmt: skip
 """Unfused attention with dropout, nothing overlapped, 18 bytes of state per parameter."""

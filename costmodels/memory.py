@@ -65,8 +65,9 @@ def dynamic_bytes(
     logits = 0.0
     if stage == 0:
         layers += edges.embed_act_bytes
-        if point.pipeline > 1:
-            temporaries += edges.head_temp_bytes
+        if point.pipeline > 1:  # the embedding's comes after the layers of its micro-batch: their working set is gone
+            working = working_set(moe, point) if n_moe > 0 else working_set(dense, point)
+            temporaries += max(0.0, edges.head_temp_bytes - stack.working_copies * working)
     if last:
         logits = (1.0 + edges.mtp_layers) * edges.logits_bytes
         if point.micro_batches > 1:

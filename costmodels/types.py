@@ -146,6 +146,7 @@ class Stack(NamedTuple):
     bucket_memory_bytes: float  # per parameter, when D > 1: buckets and gather buffers
     norm_whole_share: float  # part of the norms' saved tensors that stays whole over the tensor group without sequence parallelism
     hidden_memory_bytes: float  # per token and hidden element: transient copies of one micro-batch's hidden state
+    whole_memory_bytes: float  # the same, more, where T > 1 without sequence parallelism leaves them whole
     head_temp_bytes: float  # per parameter of the head: temporaries of its weight gradient
     working_copies: float  # layers' worth of activations alive while one recomputed layer runs again
     reserve_bytes: float  # CUDA context, NCCL buffers

@@ -57,7 +57,7 @@ def scenarios(row: Row) -> list[Scenario]:
         assumed = f"heads={row.heads}"
     if not row.heads:
         raise Unscorable("not known: heads")
-    stack = stack_of(row.framework, row.overlap_flags)
+    stack = release_of(stack_of(row.framework, row.overlap_flags), row)
     cluster = cluster_of(row, stack)
     model = model_of(row)
     found = [
@@ -66,6 +66,18 @@ def scenarios(row: Row) -> list[Scenario]:
     if not found:
         raise Unscorable("batch not divisible by data parallelism")
     return [dataclasses.replace(s, choices=f"{assumed} {s.choices}".strip()) for s in found] if assumed else found
+
+
+def release_of(stack: str, row: Row) -> str:
+    """The release of a framework that a layout gives away.
+
+    Layers that divide over stages only when embedding and head count as two more need the Megatron-DeepSpeed that partitions
+    by `type:transformer|embedding`, which came with the bf16 optimizer.
+    """
+    layers, stages = row.layers or 1, row.pp or 1
+    if stack == "megatron-deepspeed" and layers % stages and (layers + 2) % stages == 0:
+        return "megatron-deepspeed-bf16"
+    return stack
 
 
 def _require(row: Row) -> None:

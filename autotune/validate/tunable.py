@@ -85,6 +85,9 @@ STACK_FIELDS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+BASE_OF = {"internevo-all-ranks": "internevo", "megatron-deepspeed-bf16": "megatron-deepspeed"}  # share what is fitted
+
+
 @cache
 def operator_stack(name: str) -> Stack:
     """A profile with every fitted number put back to its operator value."""
@@ -117,8 +120,9 @@ def constants_for(rows: Iterable[Prepared], machines: bool = False) -> list[Cons
         found.setdefault(name, Constant(name, min(max(prior, room.low), room.high), *room))
 
     for p in prepared:
-        for field in STACK_FIELDS.get(p.stack, ()):
-            add("stack", p.stack, field, getattr(operator_stack(p.stack), field), STACK_ROOM[field])
+        base = p.stack if p.stack in STACK_FIELDS else BASE_OF.get(p.stack, "")
+        for field in STACK_FIELDS.get(base, ()):
+            add("stack", base, field, getattr(operator_stack(base), field), STACK_ROOM[field])
         add("gpu", p.gpu_name, "gemm_efficiency", p.gpu.gemm16_eff, gpu_room["gemm_efficiency"])
         if p.gpu.peak_flops != p.gpu.peak16_flops:
             add("gpu", p.gpu_name, "fp8_gemm_efficiency", p.gpu.gemm_eff, gpu_room["fp8_gemm_efficiency"])
@@ -150,9 +154,9 @@ class Applier:
         self._made: dict[str, Stack] = {}
 
     def stack(self, name: str) -> Stack:
-        """The profile with fitted numbers put in; `internevo-all-ranks` and the like inherit what their base was given."""
+        """The profile with fitted numbers put in; those of `BASE_OF` inherit what their base was given."""
         if name not in self._made:
-            fitted: dict[str, Any] = dict(self.stacks.get("internevo", {})) if name == "internevo-all-ranks" else {}
+            fitted: dict[str, Any] = dict(self.stacks.get(BASE_OF.get(name, ""), {}))
             fitted.update(self.stacks.get(name, {}))
             self._made[name] = self.base(name)._replace(**fitted)
         return self._made[name]
