@@ -67,7 +67,7 @@ SYSTEM_ROOM: dict[str, Room] = {
 STACK_FIELDS: dict[str, tuple[str, ...]] = {
     "megatron-2020": ("grad_accum_bytes", "data_exposed", "tensor_exposed_fwd"),
     "megatron-2021": ("grad_accum_bytes", "p2p_exposed", "chunk_s"),
-    "megatron-2022": ("grad_accum_bytes", "tensor_exposed_bwd"),
+    "megatron-2022": ("grad_accum_bytes", "tensor_exposed_fwd", "tensor_exposed_bwd"),
     "nemo-2022": ("grad_accum_bytes", "data_exposed", "tensor_exposed_bwd"),
     "megatron-deepspeed": ("tensor_gap_s",),
     "megatron-deepspeed-vtrain": ("grad_accum_bytes", "p2p_exposed", "launch_s", "launch_tensor_s", "tensor_gap_s", "recompute_share", "logit_time_bytes"),
