@@ -108,6 +108,7 @@ def _result(row: Row, scenario: Scenario, prediction: Prediction) -> Result:
 
 
 def memory_of(prediction: Prediction, stack: str) -> float | None:
+    """Predicted bytes in the terms in which this framework's runs report them; None without a prediction."""
     if not prediction.stage_bytes:
         return None
     totals = prediction.stage_bytes
