@@ -144,12 +144,14 @@ class Totals:
 
 
 def kind_totals(job: Job, item: KindGroups) -> Totals:
-    """Totals of one kind from one representative of each pattern (same place up to whole domains, same payload)."""
+    """Totals of one kind from one representative of each pattern (same place up to whole domains, same payload).
+
+    Groups of one kind are one set of offsets at different first ranks, so the first rank's place in its domain tells the pattern.
+    """
     K = job.hb_size
-    local = item.groups - item.groups[:, :1] // K * K
     _, payload_id = np.unique(item.payload, return_inverse=True)
-    keyed = np.concatenate([payload_id.reshape(-1, 1), local], axis=1)
-    _, first, times = np.unique(keyed, axis=0, return_index=True, return_counts=True)
+    pattern = payload_id.reshape(-1) * K + item.groups[:, 0] % K
+    _, first, times = np.unique(pattern, return_index=True, return_counts=True)
     groups, payload = item.groups[first], item.payload[first]
     codes = classify(groups, K)
     totals = Totals(K)

@@ -34,6 +34,14 @@ def test_groups_are_the_ranks_that_agree_on_every_other_axis(point, kind):
 
 
 @settings(max_examples=120, deadline=None)
+@given(points(), st.sampled_from(KINDS))
+def test_groups_of_one_kind_are_one_set_of_offsets(point, kind):
+    """What lets `autotune.traffic` tell groups apart by their first rank alone."""
+    groups = members(point, kind)
+    assert (groups - groups[:, :1] == groups[0] - groups[0, 0]).all()
+
+
+@settings(max_examples=120, deadline=None)
 @given(points(), st.sampled_from(KINDS), st.sampled_from([1, 2, 4, 6, 8, 16, 72]))
 def test_classes_follow_the_definition(point, kind, K):
     groups = members(point, kind)
