@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,10 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from autotune.calibration.gpu_table import FORMAT, GpuTable, read_gpu_table
+from autotune.calibration.gpu_table import FORMAT, GpuTable, parse_gpu_table
 from autotune.calibration.nccl import Collective, looks_like_nccl, parse_nccl
 from autotune.calibration.residuals import (
     Model,
+    bandwidths,
     collective_residuals,
     gpu_spec,
     launch_residuals,
@@ -85,7 +87,7 @@ def read_measurements(paths: Sequence[str | Path]) -> Measurements:
         if looks_like_nccl(text):
             found.collectives.extend(parse_nccl(text, str(path)))
         elif text.lstrip().startswith("{"):
-            found.tables.append(read_gpu_table(path))
+            found.tables.append(parse_gpu_table(text, str(path)))
         elif "," in text.splitlines()[0] if text.strip() else False:
             found.rows.extend(read_rows(path))
         else:
@@ -101,7 +103,8 @@ def calibrate(data: Measurements, cluster: ClusterSpec | None = None, stack_of: 
     readings = readings_of(data.rows, cluster, stack_of)
     target = cluster or (readings[0][1].cluster if readings else None)
     if target is None:
-        raise InputError.of("give --cluster: without usable step times the machine is not known")
+        why = _unused(data.rows, cluster, stack_of)
+        raise InputError.of(f"give --cluster: without usable step times the machine is not known{why}")
     models = _models(data, readings, target, stack_of)
     shipped = shipped_constants(target, stack_of)
     constants = [Constant(k, shipped[k], *ROOM[k]) for k in ROOM if _relevant(k, data, readings)]
@@ -144,43 +147,71 @@ def stepwise(constants: Sequence[Constant], models: Sequence[tuple[Model, float]
 
 def readings_of(rows: Sequence[Row], cluster: ClusterSpec | None, stack_of: Callable[[str], Stack]) -> list[tuple[Row, Scenario]]:
     """Each row with a step time and the reading the model would pick; all on one machine."""
-    from autotune.validate.compiled import prepare, price
-
+    if cluster and any(row.time_s for row in rows):
+        _one_rate(cluster)
     found = []
     for row in rows:
-        if not row.time_s:
-            continue
         try:
-            options = [on_cluster(s, cluster) if cluster else s for s in scenarios(row)]
-        except Unscorable:
-            continue
-        priced = []
-        for s in options:
-            p = prepare(s)
-            x = price(p.model, p.gpu, p.net, stack_of(p.stack), p.point)
-            peak = x.peak_bytes + x.reserve_bytes
-            priced.append((s, Prediction(x.time_s, (peak,), (x.reserve_bytes,), peak <= p.gpu.memory_bytes, "", p.gpu.memory_bytes)))
-        found.append((row, choose(priced)[0]))
+            found.append((row, _reading(row, cluster, stack_of)))
+        except (Unscorable, InputError):
+            continue  # `_unused` says why, where none is left
     machines = sorted({f"{s.cluster.name} ({gpu_spec(s.cluster).name})" for _, s in found})
     if len(machines) > 1:
         raise InputError.of(f"rows of more than one machine: {', '.join(machines)}; calibrate one at a time")
     return found
 
 
-def on_cluster(scenario: Scenario, cluster: ClusterSpec) -> Scenario:
-    """The scenario on the user's own cluster description instead of the published one."""
-    from autotune.constants import GB, hb_rates, nic_rates
+def _reading(row: Row, cluster: ClusterSpec | None, stack_of: Callable[[str], Stack]) -> Scenario:
+    """The reading of a row that the model would pick; Unscorable or InputError with the reason where there is none."""
+    from autotune.validate.compiled import prepare, price
+
+    if not row.time_s:
+        raise Unscorable("no step time")
+    priced = []
+    for s in (on_cluster(s, cluster) if cluster else s for s in scenarios(row)):
+        p = prepare(s)
+        x = price(p.model, p.gpu, p.net, stack_of(p.stack), p.point)
+        if not (math.isfinite(x.time_s) and x.time_s > 0):
+            continue
+        peak = x.peak_bytes + x.reserve_bytes
+        priced.append((s, Prediction(x.time_s, (peak,), (x.reserve_bytes,), peak <= p.gpu.memory_bytes, "", p.gpu.memory_bytes)))
+    if not priced:
+        raise Unscorable("cannot be priced")
+    return choose(priced)[0]
+
+
+def _unused(rows: Sequence[Row], cluster: ClusterSpec | None, stack_of: Callable[[str], Stack], most: int = 3) -> str:
+    """Why the first rows give no reading, as the end of a message; empty without rows."""
+    reasons = []
+    for row in rows[:most]:
+        try:
+            _reading(row, cluster, stack_of)
+        except (Unscorable, InputError) as e:
+            reasons.append(f"row {row.id[:60]}: {e}")
+    return f" ({'; '.join(reasons)})" if reasons else ""
+
+
+def _one_rate(cluster: ClusterSpec) -> None:
+    """InputError when the cluster lists several bandwidths: the machine that was measured has one."""
+    from autotune.constants import hb_rates, nic_rates
     from autotune.specs import Range
 
-    rates, nics = hb_rates(cluster), nic_rates(cluster)
-    if isinstance(rates, Range) or isinstance(nics, Range) or len(rates) > 1 or len(nics) > 1:
-        raise InputError.of("a cluster to calibrate has one bandwidth, not a list", key="network")
+    for key, rates in (("hb_domain.bandwidth_GBps", hb_rates(cluster)), ("network.nic_Gbps", nic_rates(cluster))):
+        if isinstance(rates, Range) or len(rates) > 1:
+            raise InputError.of("a cluster to calibrate has one bandwidth, not several", key=key)
+
+
+def on_cluster(scenario: Scenario, cluster: ClusterSpec) -> Scenario:
+    """The scenario on the user's own cluster description instead of the published one."""
+    from autotune.constants import GB
+
     size = cluster.hb_domain.size or gpu_spec(cluster).scale_up_domain
     size = size if isinstance(size, int) else size[0]
     plan = dataclasses.replace(
-        scenario.plan, hb_domain_size=min(size, scenario.plan.gpus), nic_Gbps=nics[0] * 8 / GB, fabric=cluster.network.fabric, stack=cluster.stack
+        scenario.plan, hb_domain_size=min(size, scenario.plan.gpus), nic_Gbps=bandwidths(cluster)[1] * 8 / GB, fabric=cluster.network.fabric, stack=cluster.stack
     )
-    changed = cluster.model_copy(update={"gpus": plan.gpus, "hb_domain": cluster.hb_domain.model_copy(update={"size": plan.hb_domain_size})})
+    domain = cluster.hb_domain.model_copy(update={"size": plan.hb_domain_size})
+    changed = cluster.model_copy(update={"gpu": gpu_spec(cluster), "gpus": plan.gpus, "hb_domain": domain})
     return dataclasses.replace(scenario, cluster=changed, plan=plan)
 
 
@@ -221,7 +252,8 @@ def _models(
         if table.launch:
             models.append((launch_residuals(table), LAUNCH_WEIGHT))
     if not models:
-        raise InputError.of("nothing to fit: no usable step time, collective or operator timing")
+        why = _unused(data.rows, cluster, stack_of)
+        raise InputError.of(f"nothing to fit: no usable step time, collective or operator timing{why}")
     return models
 
 

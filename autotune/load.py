@@ -24,12 +24,14 @@ from autotune.textfile import read_text
 from autotune.yaml_lines import Document, dump_yaml, parse
 
 __all__ = [
+    "cluster_line_finder",
     "dump_yaml",
     "load_calibration",
     "load_cluster",
     "load_document",
     "load_model",
     "load_plan",
+    "load_plan_and_origin",
     "read_yaml",
 ]
 
@@ -72,6 +74,17 @@ def load_cluster(name_or_path: str | Path) -> ClusterSpec:
     if problems:
         raise InputError(problems)
     return spec
+
+
+def cluster_line_finder(name_or_path: str | Path) -> Callable[[str], int]:
+    """Tells the line of a key in a cluster file that was read before; 0 where it is not known. Reads it when asked."""
+
+    def find(key: str) -> int:
+        if not key or str(name_or_path) == "-":  # standard input cannot be read twice
+            return 0
+        return _preset_or_file("clusters", name_or_path, "cluster").line_of(_keys(key))
+
+    return find
 
 
 def load_model(name_or_path: str | Path) -> ModelSpec:
@@ -117,9 +130,18 @@ def load_plan(path: str | Path, model: ModelSpec | None = None) -> Plan:
 
     With `model`, a plan without `stage_layers` gets an even split.
     """
-    from autotune.plan_files import plan_from
+    return load_plan_and_origin(path, model)[0]
 
-    return plan_from(load_document(path), model)
+
+def load_plan_and_origin(path: str | Path, model: ModelSpec | None = None, consistent: bool = True) -> tuple[Plan, dict[str, str]]:
+    """The plan of a file, as `load_plan`, and the hashes of the cluster and model it was made for, where the file carries them.
+
+    `consistent` as in `Plan.from_dict`.
+    """
+    from autotune.plan_files import origin_of, plan_from
+
+    document = load_document(path)
+    return plan_from(document, model, consistent), origin_of(document)
 
 
 def _preset_or_file(kind: str, name_or_path: str | Path, what: str) -> Document:

@@ -19,6 +19,7 @@ RESULT_KEYS = frozenset(
         "capacity_GiB", "capacity_bytes", "breakdown_s", "stages", "rail", "reason", "violations", "nearest", "fits",
         "feasible", "legal", "gpus", "rank", "objective", "value", "cost", "goodput", "energy", "days", "gpu_hours",
         "dollars", "usd", "tokens_per_s", "model", "versions", "inputs", "description", "comment",
+        "cluster_hash", "model_hash", "tool_version",
     }
 )  # fmt: skip
 _BATCHES = ("global_batch_size", "micro_batch_size", "micro_batches")
@@ -57,6 +58,22 @@ def plan_from(document: Document, model: ModelSpec | None = None, consistent: bo
     if problems:
         raise InputError(problems)
     return plan
+
+
+def origin_of(document: Document) -> dict[str, str]:
+    """The hashes of the cluster and the model that a plan file was made for, as far as it carries them.
+
+    They stand beside the plan's fields, or in a result document under `inputs`.
+
+    >>> from autotune.yaml_lines import parse
+    >>> origin_of(parse("{plans: [{tensor_parallel: 8}], inputs: {cluster_hash: 12ab, model_hash: 34cd, target: megatron}}"))
+    {'cluster_hash': '12ab', 'model_hash': '34cd'}
+    """
+    plan, _ = _plan_part(document)
+    whole = document.data if isinstance(document.data, dict) else {}
+    asked = whole.get("inputs")
+    places = [asked if isinstance(asked, dict) else {}, whole, plan]  # the nearest to the plan wins
+    return {key: place[key] for place in places for key in ("cluster_hash", "model_hash") if isinstance(place.get(key), str)}
 
 
 def line_finder(path: str) -> Callable[[str], int]:

@@ -317,7 +317,7 @@ def search_report(
 
 def inputs_of(cluster: ClusterSpec, model: ModelSpec, options: SearchOptions) -> dict[str, Any]:
     """What was asked, as given, and hashes that tell a result copied to another cluster or model."""
-    from autotune.answers.conventions import fingerprint
+    from autotune.origin import fingerprint
 
     return {
         **fingerprint(cluster, model),

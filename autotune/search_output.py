@@ -146,12 +146,16 @@ def write_csv(result: SearchResult, stream: TextIO) -> None:
 
 
 def write_result(
-    folder: OutputFolder, result: SearchResult, cluster: ClusterSpec, model: ModelSpec, targets: list[str], options: SearchOptions
-) -> dict[str, Any]:
-    """`result.json`, `plan.yaml` and one folder per target. A further target that cannot run the best plan gets its own best."""
+    folder: OutputFolder, result: SearchResult, cluster: ClusterSpec, model: ModelSpec, targets: list[str], options: SearchOptions,
+    warnings: list[str],
+) -> dict[str, Any]:  # fmt: skip
+    """`result.json`, `plan.yaml` and one folder per target. A further target that cannot run the best plan gets its own best.
+
+    `warnings` are lines about the inputs, for `result.json`.
+    """
     from autotune.emit import emit, write_targets
 
-    folder.write("result.json", json.dumps(jsonable(result.to_dict()), indent=1))
+    folder.write("result.json", json.dumps(jsonable({**result.to_dict(), "warnings": warnings}), indent=1))
     if not result.plans:
         return {}
     plan = result.plans[0].plan

@@ -6,8 +6,7 @@ The questions, and which command or function answers each: docs/questions.md.
 from __future__ import annotations
 
 from autotune.answers.changes import what_to_change
-from autotune.answers.cluster import cluster_warnings
-from autotune.answers.conventions import assumptions, batch_from_throughput, conventions, fingerprint
+from autotune.answers.conventions import assumptions, batch_from_throughput, conventions
 from autotune.answers.gpus import gpu_count_table, min_gpus, size_report, smallest_memory_plan, useful_gpu_counts
 from autotune.answers.layers import chunk_layer_choices, edges_counted, even_pipelines, layouts
 from autotune.answers.legal import (
@@ -29,6 +28,8 @@ from autotune.answers.sharding import (
     state_floor_GiB,
     verdict,
 )
+from autotune.cluster_warnings import cluster_warnings
+from autotune.origin import fingerprint, origin_warnings
 
 __all__ = [
     "assumptions",
@@ -49,6 +50,7 @@ __all__ = [
     "limits",
     "min_gpus",
     "oom_report",
+    "origin_warnings",
     "phase_bytes",
     "recompute_options",
     "replicated_kv_heads",

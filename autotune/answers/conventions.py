@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from typing import Any
-
-import autotune
 from autotune.cluster_checks import gpu_of
 from autotune.constants import GB, GIB, TERA, gpu_constants, model_constants, stack_constants
 from autotune.evaluate import Evaluation
@@ -73,23 +68,3 @@ def batch_from_throughput(seconds: float, tokens_per_s_per_gpu: float, gpus: int
     257
     """
     return seconds * tokens_per_s_per_gpu * gpus / seq_length
-
-
-def fingerprint(cluster: ClusterSpec, model: ModelSpec) -> dict[str, str]:
-    """What a result belongs to: hashes of cluster and model and the version of the tool.
-
-    A plan copied to another cluster or model shows by other hashes.
-
-    >>> from autotune.load import load_cluster, load_model
-    >>> sorted(fingerprint(load_cluster("h100-superpod-1024"), load_model("llama-3-70b")))
-    ['cluster_hash', 'model_hash', 'tool_version']
-    """
-    return {
-        "cluster_hash": _hash(cluster.model_dump(mode="json", exclude={"name", "description", "source", "launch"})),
-        "model_hash": _hash(model.model_dump(mode="json", exclude={"name", "description", "source", "search"})),
-        "tool_version": autotune.__version__,
-    }
-
-
-def _hash(document: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]

@@ -6,13 +6,15 @@ JSON: {"format": "autotune-gpu-table", "version": 1, "gpu": name, "gemm": [...],
 
 from __future__ import annotations
 
-import json
-import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from autotune.errors import InputError, Problem
+from autotune.schema_errors import show
+from autotune.specs import MAX_GPUS
+from autotune.textfile import read_text
+from autotune.yaml_lines import parse
 
 FORMAT = "autotune-gpu-table"
 _COLUMNS: dict[str, tuple[str, ...]] = {
@@ -27,11 +29,14 @@ _TEXT: dict[str, dict[str, tuple[str, ...]]] = {
     "attention": {"direction": ("forward", "backward")},
     "collectives": {"collective": ("all_reduce", "all_gather", "reduce_scatter", "alltoall")},
 }
+MOST_SIZE = 10**15
+# Limits of a column where they are not 1 and MOST_SIZE. One rank alone sends nothing.
+_LIMITS: dict[str, tuple[float, float]] = {"seconds": (1e-9, 1e6), "ranks": (2, MAX_GPUS)}
 
 
 @dataclass(frozen=True)
 class GpuTable:
-    """Checked rows by section; every number positive and finite."""
+    """Checked rows by section; every number within its limits, sizes whole."""
 
     gpu: str
     gemm: list[dict[str, Any]] = field(default_factory=list)
@@ -42,40 +47,57 @@ class GpuTable:
 
 
 def read_gpu_table(path: str | Path) -> GpuTable:
-    """Read and check a table; InputError lists every problem."""
-    name = str(path)
-    try:
-        data = json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError.of(f"cannot read {name}: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError.of(f"is not JSON: {error}", name) from None
+    """Read and check a table file; InputError lists every problem."""
+    return parse_gpu_table(read_text(path), str(path))
+
+
+def parse_gpu_table(text: str, file: str = "") -> GpuTable:
+    """The table of a text. InputError lists every problem with its line and key.
+
+    >>> text = '{"format": "autotune-gpu-table", "version": 1, "elementwise": [{"nbytes": 1024, "seconds": 1e-6}]}'
+    >>> parse_gpu_table(text).elementwise
+    [{'nbytes': 1024, 'seconds': 1e-06}]
+    """
+    document = parse(text, file)
+    data = document.data
     if not isinstance(data, dict) or data.get("format") != FORMAT or data.get("version") != 1:
-        raise InputError.of(f'is not a GPU table: expected "format": "{FORMAT}", "version": 1', name)
+        raise InputError.of(f'is not a GPU table: expected "format": "{FORMAT}", "version": 1', file)
     problems: list[Problem] = []
     sections: dict[str, list[dict[str, Any]]] = {}
     for section in _COLUMNS:
         rows = data.get(section, [])
         if not isinstance(rows, list):
-            problems.append(Problem("must be a list", name, key=section))
+            problems.append(Problem(f"must be a list, got {show(rows)}", file, document.line_of((section,)), section))
             continue
         for i, row in enumerate(rows):
-            problems += [Problem(text, name, key=f"{section}[{i}]") for text in _faults(section, row)]
-        sections[section] = rows
+            for key, message in _faults(section, row):
+                name = f"{section}[{i}]" + (f".{key}" if key else "")
+                problems.append(Problem(message, file, document.line_of((section, i, key) if key else (section, i)), name))
+        sections[section] = [] if problems else [_whole(section, row) for row in rows]
     if problems:
         raise InputError(problems)
     return GpuTable(gpu=str(data.get("gpu", "")), **sections)
 
 
-def _faults(section: str, row: Any) -> list[str]:
+def _faults(section: str, row: Any) -> list[tuple[str, str]]:
+    """(key, what is wrong with it)."""
     if not isinstance(row, dict):
-        return ["must be a mapping"]
+        return [("", f"must be a mapping, got {show(row)}")]
     wrong = []
     for key in _COLUMNS[section]:
-        value = row.get(key)
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value) or value <= 0:
-            wrong.append(f"{key} must be a positive number, got {value!r}")
+        low, high = _LIMITS.get(key, (1, MOST_SIZE))
+        value: Any = row.get(key)
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        if not number or not low <= value <= high:  # NaN is neither
+            wrong.append((key, f"must be a number from {low:g} to {high:g}, got {show(value)}"))
+        elif key != "seconds" and value != int(value):
+            wrong.append((key, f"must be a whole number, got {show(value)}"))
     for key, allowed in _TEXT.get(section, {}).items():
         if row.get(key) not in allowed:
-            wrong.append(f"{key} must be one of {', '.join(allowed)}, got {row.get(key)!r}")
+            wrong.append((key, f"must be one of {', '.join(allowed)}, got {show(row.get(key))}"))
     return wrong
+
+
+def _whole(section: str, row: dict[str, Any]) -> dict[str, Any]:
+    """Sizes as integers: a kernel compiled for whole numbers is not compiled again for 8.0."""
+    return {k: int(v) if k in _COLUMNS[section] and k != "seconds" else v for k, v in row.items()}

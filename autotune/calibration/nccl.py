@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import NamedTuple
 
 from autotune.errors import InputError
@@ -11,6 +12,8 @@ COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "sendre
 _RANK = re.compile(r"^#\s*Rank\s+\d+\b.*\bon\s+(\S+)\s+device", re.IGNORECASE)
 _NAME = re.compile("|".join(COLLECTIVES))
 _HEADER = re.compile(r"^#\s+size\s+count\b")
+_WHOLE = re.compile(r"[0-9]{1,15}")
+_TIME = re.compile(r"-?[0-9]{1,15}(\.[0-9]{1,15})?")
 
 
 class Collective(NamedTuple):
@@ -52,7 +55,9 @@ def parse_nccl(text: str, file: str = "", least_bytes: float = 1 << 20) -> list[
     found = _NAME.search("\n".join(line for line in text.splitlines() if line.startswith("#"))) or _NAME.search(file.rsplit("/", 1)[-1])
     if not found:
         raise InputError.of(f"the collective is not named; name the file after it, one of {', '.join(COLLECTIVES)}", file)
-    per_node = max(hosts.count(h) for h in set(hosts))
+    if len(hosts) < 2:
+        raise InputError.of("shows one rank, which sends nothing; run nccl-tests over two GPUs or more", file)
+    per_node = max(Counter(hosts).values())
     rows = []
     for number, line in enumerate(text.splitlines(), 1):
         row = _row(line)
@@ -71,9 +76,9 @@ def parse_nccl(text: str, file: str = "", least_bytes: float = 1 << 20) -> list[
 def _row(line: str) -> tuple[float, float] | None:
     """(bytes, microseconds) of a table line: size count type redop root time ...; `root` is absent in old versions."""
     words = line.split()
-    if len(words) < 7 or not words[0].isdigit() or not words[1].isdigit():
+    if len(words) < 7 or not _WHOLE.fullmatch(words[0]) or not _WHOLE.fullmatch(words[1]):
         return None
-    numbers = [w for w in words[3:] if re.fullmatch(r"-?\d+(\.\d+)?", w)]
-    if numbers and "." not in numbers[0] and int(numbers[0]) in (-1, 0) and len(numbers) > 3:
+    numbers = [w for w in words[3:] if _TIME.fullmatch(w)]
+    if len(numbers) > 3 and numbers[0] in ("-1", "0"):
         numbers = numbers[1:]
     return (float(words[0]), float(numbers[0])) if numbers else None

@@ -95,16 +95,15 @@ def collective_residuals(timings: Sequence[Collective], cluster: ClusterSpec) ->
     from autotune.constants import gpu_constants, network_constants
 
     spec = gpu_spec(cluster)
+    domains = [hb_size(cluster, c) for c in timings]
+    sizes = [(max(c.ranks, domain), domain) for c, domain in zip(timings, domains, strict=True)]  # a network for each
 
     def model(calibration: Calibration) -> Array:
         gpu = gpu_constants(spec, "bf16", calibration)
         hb_Bps, nic_Bps = bandwidths(cluster)
         calibrated = cluster.model_copy(update={"calibration": calibration})
-        out = []
-        for c in timings:
-            domain = hb_size(cluster, c)
-            net = network_constants(calibrated, max(c.ranks, domain), domain, hb_Bps, nic_Bps)
-            out.append(math.log(_collective_s(net, gpu, c) / c.time_s))
+        networks = {size: network_constants(calibrated, *size, hb_Bps, nic_Bps) for size in set(sizes)}
+        out = [math.log(_collective_s(networks[size], gpu, c) / c.time_s) for size, c in zip(sizes, timings, strict=True)]
         return np.array(out)
 
     return model

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +30,9 @@ def command(files: tuple[Path, ...], cluster_name: str | None, out: Path | None,
     if out is not None and out.exists() and not force:
         raise InputError.of(f"{out} already exists; choose another name or pass --force")
     cluster = load_cluster(cluster_name) if cluster_name else None
-    result = calibrate(read_measurements(files), cluster)
+    data = read_measurements(files)
+    with _about_inputs(files, cluster_name):
+        result = calibrate(data, cluster)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(calibration_yaml(result), encoding="utf-8")
@@ -37,6 +41,21 @@ def command(files: tuple[Path, ...], cluster_name: str | None, out: Path | None,
         print_json({**result.to_dict(), "file": str(out) if out else None})
     else:
         _print(result)
+
+
+@contextmanager
+def _about_inputs(files: tuple[Path, ...], cluster_name: str | None) -> Iterator[None]:
+    """Errors that name no file get theirs: the cluster's where its network or GPU is at fault, else all that went into the fit."""
+    from autotune.errors import InputError
+    from autotune.load import cluster_line_finder
+
+    try:
+        yield
+    except InputError as e:
+        if cluster_name and all(p.key.startswith(("network", "hb_domain", "gpu")) for p in e.problems):
+            e.place(cluster_name, cluster_line_finder(cluster_name))
+        e.place(", ".join([*map(str, files), *([cluster_name] if cluster_name else [])]), lambda key: 0)
+        raise
 
 
 def _print(result: Any) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from autotune.specs import ClusterSpec
 
 _HELP = """Price a plan or an existing launch script: is it legal, does it fit, is it rail-clean, how far is it from the best?
 
@@ -46,11 +49,11 @@ def command(inputs: tuple[str, ...], commands: tuple[str, ...], deepspeed: str |
     if bool(commands) + bool(deepspeed) > 1:
         raise click.UsageError("--command and --deepspeed exclude each other")
     if commands:
-        document = _script(inputs, commands, options)
+        document = _script(inputs, commands, options, as_json)
     elif deepspeed:
-        document = _deepspeed(inputs, deepspeed, options)
+        document = _deepspeed(inputs, deepspeed, options, as_json)
     else:
-        document = _plan(inputs, options)
+        document = _plan(inputs, options, as_json)
     if as_json:
         print_json(document)
     else:
@@ -63,27 +66,30 @@ def command(inputs: tuple[str, ...], commands: tuple[str, ...], deepspeed: str |
         raise CheckFailed("the plan is not sound: " + document["why"])
 
 
-def _plan(inputs: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
+def _plan(inputs: tuple[str, ...], options: dict[str, Any], as_json: bool) -> dict[str, Any]:
     from autotune.check import verdict
-    from autotune.check_plan import lenient_plan
+    from autotune.cli.input_warnings import warn_of_cluster, warn_of_origin
     from autotune.emit import find_target
     from autotune.errors import about
-    from autotune.load import load_cluster, load_model
+    from autotune.load import load_cluster, load_model, load_plan_and_origin
     from autotune.plan_files import line_finder
 
     if len(inputs) != 3:
         raise click.UsageError(f"needs CLUSTER MODEL PLAN, or --command; got {len(inputs)} argument(s)")
     find_target(options["target"])
     cluster, model = load_cluster(inputs[0]), load_model(inputs[1])
-    plan = lenient_plan(inputs[2], model)
+    plan, origin = load_plan_and_origin(inputs[2], model, consistent=False)  # what does not add up is judged, not refused
+    warnings = warn_of_cluster(cluster, as_json) + warn_of_origin(origin, cluster, model, as_json)
     with about(inputs[2], line_finder(inputs[2])):
-        return verdict(cluster, model, plan, options["target"], search=not options["no_search"])
+        document = verdict(cluster, model, plan, options["target"], search=not options["no_search"])
+    return {**document, "warnings": warnings}
 
 
-def _script(inputs: tuple[str, ...], commands: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
+def _script(inputs: tuple[str, ...], commands: tuple[str, ...], options: dict[str, Any], as_json: bool) -> dict[str, Any]:
     import shlex
 
     from autotune.check import check_script, default_per_node, supply
+    from autotune.cli.input_warnings import warn_of_cluster
     from autotune.errors import about
     from autotune.load import load_cluster, load_model
     from autotune.reader import read
@@ -100,14 +106,22 @@ def _script(inputs: tuple[str, ...], commands: tuple[str, ...], options: dict[st
     per_node = default_per_node(cluster, options["gpu"], options["hb_size"])
     settings = _settings(options["settings"])
     network = (cluster, options["gpu"], options["hb_size"], options["nic"], options["fabric"], options["stack"])
+    warnings = warn_of_cluster(_with_network(cluster, options), as_json) if cluster else []
     with about(commands[0]):
         found = read(commands[0], settings, words, options["which"], per_node, list(commands[1:]))
         supply(found, model, _given(options))
-        return check_script(found, *network, not options["no_search"])
+        return {**check_script(found, *network, not options["no_search"]), "warnings": warnings}
 
 
-def _deepspeed(inputs: tuple[str, ...], path: str, options: dict[str, Any]) -> dict[str, Any]:
+def _with_network(cluster: ClusterSpec, options: dict[str, Any]) -> ClusterSpec:
+    """The cluster with the network that options give instead of the file's."""
+    given = {key: options[name] for key, name in (("nic_Gbps", "nic"), ("fabric", "fabric")) if options[name] is not None}
+    return cluster.model_copy(update={"network": cluster.network.model_copy(update=given)})
+
+
+def _deepspeed(inputs: tuple[str, ...], path: str, options: dict[str, Any], as_json: bool) -> dict[str, Any]:
     from autotune.check import check_deepspeed
+    from autotune.cli.input_warnings import warn_of_cluster
     from autotune.errors import about
     from autotune.load import load_cluster, load_model
 
@@ -115,8 +129,9 @@ def _deepspeed(inputs: tuple[str, ...], path: str, options: dict[str, Any]) -> d
     if len(names) != 2:
         raise click.UsageError("--deepspeed needs a CLUSTER and a MODEL")
     cluster, model = load_cluster(names[0]), load_model(names[1])
+    warnings = warn_of_cluster(cluster, as_json)
     with about(path):
-        return check_deepspeed(path, cluster, model, _given(options), options["stack"], not options["no_search"])
+        return {**check_deepspeed(path, cluster, model, _given(options), options["stack"], not options["no_search"]), "warnings": warnings}
 
 
 def _given(options: dict[str, Any]) -> dict[str, int | None]:

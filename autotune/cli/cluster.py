@@ -51,6 +51,7 @@ def import_command(
 
     Every line tells where its value comes from; what had to be assumed is marked (!). Options win over files.
     """
+    from autotune.cli.input_warnings import warn_of_cluster
     from autotune.importers.run import Request, import_cluster, save
     from autotune.output import note, print_json, warn
 
@@ -61,8 +62,9 @@ def import_command(
     result = import_cluster(request)
     if out:
         save(result.text, Path(out), force)
+    warnings = warn_of_cluster(result.cluster, as_json)
     if as_json:
-        print_json(result.to_dict(out))
+        print_json({**result.to_dict(out), "warnings": warnings})
     elif not out:
         click.echo(result.text, nl=False)
     if not as_json:

@@ -16,16 +16,18 @@ import click
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def command(cluster: str, model: str, plan: str, target: str, trace: str | None, as_json: bool) -> None:
     """Show where the time and the memory of PLAN go, per stage, and what would help most."""
+    from autotune.cli.input_warnings import warn_of_cluster, warn_of_origin
     from autotune.errors import about
     from autotune.explain import explain, write_trace
-    from autotune.load import load_cluster, load_model, load_plan
+    from autotune.load import load_cluster, load_model, load_plan_and_origin
     from autotune.output import note, print_json
     from autotune.plan_files import line_finder
 
     cluster_spec, model_spec = load_cluster(cluster), load_model(model)
-    named = load_plan(plan, model_spec)
+    named, origin = load_plan_and_origin(plan, model_spec)
+    warnings = warn_of_cluster(cluster_spec, as_json) + warn_of_origin(origin, cluster_spec, model_spec, as_json)
     with about(plan, line_finder(plan)):
-        document = explain(cluster_spec, model_spec, named, target)
+        document = {**explain(cluster_spec, model_spec, named, target), "warnings": warnings}
     if trace:
         write_trace(trace, cluster_spec, model_spec, named)
         note(f"timeline: {trace}")

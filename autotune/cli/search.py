@@ -35,6 +35,7 @@ def command(cluster: str, model: str, out: str | None, force: bool, as_json: boo
     CLUSTER and MODEL are files or catalogue names; MODEL may be a Hugging Face config.json.
     """
     from autotune.cli.axis_options import limited
+    from autotune.cli.input_warnings import warn_of_cluster
     from autotune.emit import find_target
     from autotune.load import load_cluster, load_model
     from autotune.search import SearchOptions, search
@@ -44,18 +45,19 @@ def command(cluster: str, model: str, out: str | None, force: bool, as_json: boo
     targets = [find_target(t.strip()).name for t in given.pop("target").split(",") if t.strip()]
     objectives = tuple(o.strip() for o in given.pop("objective").split(",") if o.strip())
     options = SearchOptions(target=targets[0] if targets else "megatron", objectives=objectives, **given)
+    warnings = warn_of_cluster(cluster_spec, as_json)
     if out:
         from autotune.outdir import OutputFolder
 
         with OutputFolder(out, force) as folder:
             result = search(cluster_spec, model_spec, options)
-            written = write_result(folder, result, cluster_spec, model_spec, targets, options)
+            written = write_result(folder, result, cluster_spec, model_spec, targets, options, warnings)
     else:
         result, written = search(cluster_spec, model_spec, options), {}
     if as_json:
         from autotune.output import print_json
 
-        print_json(result.to_dict())
+        print_json({**result.to_dict(), "warnings": warnings})
     elif as_csv:
         write_csv(result, sys.stdout)
     else:

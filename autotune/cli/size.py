@@ -21,12 +21,15 @@ def command(cluster: str, model: str, counts: list[int] | None, target: str, as_
     Plans are those of the rule of thumb; `autotune search` finds better ones. Days need `training.tokens` in the model file.
     """
     from autotune.answers.gpus import size_report
+    from autotune.cli.input_warnings import warn_of_cluster
     from autotune.emit import find_target
     from autotune.errors import InfeasibleError
     from autotune.load import load_cluster, load_model
     from autotune.output import print_json
 
-    document = size_report(load_cluster(cluster), load_model(model), counts, find_target(target).name)
+    cluster_spec, model_spec = load_cluster(cluster), load_model(model)
+    warnings = warn_of_cluster(cluster_spec, as_json)
+    document = {**size_report(cluster_spec, model_spec, counts, find_target(target).name), "warnings": warnings}
     if document["min_gpus"] is None and not any(r["plan"] for r in document["by_gpus"]):
         raise InfeasibleError(document["text"], **document)
     if as_json:

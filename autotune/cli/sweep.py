@@ -25,6 +25,7 @@ def command(
     cluster: str, model: str, vary: tuple[str, ...], out: str | None, force: bool, as_json: bool, as_csv: bool, **given: Any
 ) -> None:
     """Re-optimise MODEL on CLUSTER at every value of the varied axes: iteration time and relative performance."""
+    from autotune.cli.input_warnings import warn_of_cluster
     from autotune.load import load_cluster, load_model
     from autotune.search import SearchOptions
     from autotune.sweep import parse_vary, sweep, sweep_csv, write_sweep
@@ -32,14 +33,15 @@ def command(
     values = parse_vary(vary)
     cluster_spec, model_spec = load_cluster(cluster), load_model(model)
     options = SearchOptions(**given)
+    warnings = warn_of_cluster(cluster_spec, as_json)
     if out:
         from autotune.outdir import OutputFolder
 
         with OutputFolder(out, force) as folder:
-            document = sweep(cluster_spec, model_spec, values, options)
+            document = {**sweep(cluster_spec, model_spec, values, options), "warnings": warnings}
             files = write_sweep(folder, document, f"{model_spec.name} on {cluster_spec.name}")
     else:
-        document, files = sweep(cluster_spec, model_spec, values, options), []
+        document, files = {**sweep(cluster_spec, model_spec, values, options), "warnings": warnings}, []
     if as_json:
         from autotune.output import print_json
 

@@ -26,14 +26,16 @@ def command(
     cluster: str, model: str, plan: str, out: Path | None, force: bool, hosts: str | None, all_hosts: str | None, as_json: bool
 ) -> None:
     """Bytes between every pair of GPUs in one iteration of PLAN, by kind; whether rails alone can carry them."""
+    from autotune.cli.input_warnings import warn_of_origin
     from autotune.errors import about
-    from autotune.load import load_cluster, load_model, load_plan
+    from autotune.load import load_cluster, load_model, load_plan_and_origin
     from autotune.output import note, print_json
     from autotune.plan_files import line_finder
     from autotune.traffic import idle_pairs_share, job_of, summary
 
     the_cluster, the_model = load_cluster(cluster), load_model(model)
-    the_plan = load_plan(plan, the_model)
+    the_plan, origin = load_plan_and_origin(plan, the_model)
+    warnings = warn_of_origin(origin, the_cluster, the_model, as_json)
     with about(plan, line_finder(plan)):
         job = job_of(the_cluster, the_model, the_plan)
     if job.hb_size != the_plan.hb_domain_size:
@@ -41,6 +43,7 @@ def command(
     document: dict[str, Any] = {"plan_id": the_plan.id, "fabric": the_cluster.network.fabric, **summary(job)}
     document["compatible"] = all(k["class"] != "illegal" for k in document["kinds"].values())
     document["idle_pairs_share"] = idle_pairs_share(job)
+    document["warnings"] = warnings
     if bool(hosts) != bool(all_hosts):
         raise click.UsageError("--hosts and --all-hosts belong together")
     if hosts and all_hosts:

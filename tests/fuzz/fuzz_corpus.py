@@ -158,6 +158,35 @@ def measurements() -> list[Seed]:
 
 
 @cache
+def owners_measurements() -> list[Seed]:
+    """What `calibrate` reads, told apart by name: GPU tables, nccl-tests logs, step times, and clusters with a calibration."""
+    head = {"format": "autotune-gpu-table", "version": 1, "gpu": "NVIDIA H100 80GB HBM3"}
+    gemm = [{"m": m, "n": 8192, "k": 8192, "dtype": kind, "seconds": m * t} for m, kind, t in ((64, "bf16", 1e-6), (4096, "bf16", 2.4e-7), (8192, "fp8", 1.2e-7))]
+    attention = [{"batch": 1, "heads": 32, "seq": 4096, "head_dim": 128, "direction": d, "seconds": t} for d, t in (("forward", 5e-4), ("backward", 1.5e-3))]
+    collectives = [{"collective": c, "ranks": 8, "nbytes": 2**28, "seconds": t} for c, t in (("all_reduce", 1.6e-3), ("all_gather", 1e-3), ("alltoall", 1.1e-3))]
+    tables = [
+        {**head, "gemm": gemm * 3, "launch": [{"kernels": 200, "seconds": 1e-3}]}, {**head, "attention": attention * 3, "elementwise": [{"nbytes": 2**30, "seconds": 5e-4}] * 3},
+        {**head, "collectives": collectives * 2},
+    ]  # fmt: skip
+    lines = (ROOT / "results/validation/measurements.csv").read_text(encoding="utf-8").splitlines(keepends=True)
+    runs = [line for line in lines[1:] if line.startswith("bigscience-010")]
+    found = [Seed(json.dumps(t, indent=i).encode(), "table.json") for t in tables for i in (1, None)]
+    logs = (("all_gather", 64, 8, 7.0), ("all_reduce", 8, 1, 5.5), ("sendrecv", 16, 2, 29.0), ("alltoall", 16, 2, 18.0))
+    found += [Seed(nccl_log(*log).encode(), f"{name}_perf.txt") for name, *log in logs]
+    found += [Seed((lines[0] + "".join(runs[i : i + 2])).encode(), "steps.csv") for i in range(3)]
+    found += [Seed(b"gemm_efficiency: 0.7\nnic_efficiency: 0.9\nnotes: measured\n", "constants.yaml")]
+    return [*found, Seed(TINY_CLUSTER.replace("}}", "}, calibration: constants.yaml}").encode(), "mine.yaml")] * 2
+
+
+def nccl_log(ranks: int, hosts: int, us_per_MiB: float) -> str:
+    """Text as nccl-tests print it. Times a little off the shipped constants determine one."""
+    text = "".join(f"#  Rank {i:2d} Group  0 Pid {100 + i} on node-{i * hosts // ranks} device {i % 8} [0x1b] NVIDIA H100 80GB HBM3\n" for i in range(ranks))
+    text += "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n"
+    text += "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n"
+    return text + "".join(f"  {size << 20}  {size << 18}   float    none    -1   {size * us_per_MiB:.1f}   20.0   20.0    0   {size * us_per_MiB:.1f}  20.0  20.0   N/A\n" for size in (1, 64, 128, 256, 512, 1024, 2048))
+
+
+@cache
 def scripts() -> list[Seed]:
     """Launch scripts and configurations; the damaged copy lies beside the original, within reach of its other files."""
     found = []
@@ -247,6 +276,19 @@ def _validates(rng: random.Random, path: Path, folder: Path) -> Arguments:
     return ["validate", str(path), *_as_json(rng)]
 
 
+def _calibrates(rng: random.Random, path: Path, folder: Path) -> Arguments:
+    log, cluster, constants = folder / "all_gather_perf.txt", folder / "mine.yaml", folder / "constants.yaml"
+    for good, seed in ((log, nccl_log(8, 1, 3.4)), (cluster, TINY_CLUSTER), (constants, "gemm_efficiency: 0.7\n")):
+        if good != path:
+            good.write_text(seed.replace("}}", "}, calibration: constants.yaml}") if path == constants else seed)
+    if path.suffix == ".yaml":
+        return ["calibrate", str(log), "--cluster", str(cluster), *_as_json(rng)]
+    if path.suffix == ".csv":
+        return ["calibrate", str(path), *(["--cluster", "a100-1024"] if rng.random() < 0.3 else []), *_as_json(rng)]
+    more = [str(log)] if path.suffix == ".json" and rng.random() < 0.1 else []
+    return ["calibrate", str(path), *more, "--cluster", rng.choice((CLUSTER, str(cluster))), *_as_json(rng)]
+
+
 def _checks(rng: random.Random, path: Path, folder: Path) -> Arguments:
     return ["check", "--command", str(path), "--gpu", "H100-80GB-SXM", "--no-search", *_as_json(rng)]
 
@@ -282,6 +324,7 @@ KINDS: dict[str, Kind] = {
     "slurm": Kind(slurm_topologies, _imports("--slurm-topology")),
     "scontrol": Kind(scontrol_dumps, _imports("--scontrol")),
     "measurements": Kind(measurements, _validates, kernel=True),
+    "calibrate": Kind(owners_measurements, _calibrates, values=True, lined=True, kernel=True),
     "script": Kind(scripts, _checks, kernel=True),
     "companion": Kind(companions, _checks, kernel=True),
     "deepspeed": Kind(deepspeed_files, _checks_deepspeed, values=True, kernel=True),

@@ -16,14 +16,14 @@ SCALE = int(os.environ.get("AUTOTUNE_FUZZ_SCALE", "1"))
 SHARD = 500
 SHARDS = {
     "cluster": 5, "model": 4, "hub": 5, "plan": 4, "calibration": 3, "smi-topo": 3, "smi-query": 2, "nccl": 3, "slurm": 3, "scontrol": 2,
-    "measurements": 3, "script": 4, "companion": 2, "deepspeed": 1, "search": 2,
+    "measurements": 3, "script": 4, "companion": 2, "deepspeed": 1, "search": 2, "calibrate": 1,
 }  # fmt: skip
 MAX_RSS_BYTES = 1_000_000_000
 LEAST_INPUTS = 20_000
 
 
 @pytest.mark.parametrize(("kind", "shard"), [(k, i) for k, n in SHARDS.items() for i in range(n * SCALE)])
-def test_damaged_files_are_used_or_refused(kind, shard, tmp_path, record_property, warm):
+def test_damaged_files_are_used_or_refused(kind, shard, tmp_path, record_property, warm, light_price):
     warm(kind)
     tried, found = fuzz_bulk.faults(kind, range(shard * SHARD, (shard + 1) * SHARD), tmp_path)
     record_property("inputs_tried", tried)
@@ -47,6 +47,16 @@ def test_undamaged_files_are_used(kind, tmp_path):
         commands = [KINDS[kind].command(random.Random(i), path, tmp_path) for i in range(6)]  # some with --gpu
         refused += all(fuzz_bulk.run([*command, *seed.options]).code for command in commands)
     assert refused <= 0.2 * len(KINDS[kind].seeds())
+
+
+def test_undamaged_measurements_calibrate(tmp_path, warm, light_price):
+    """Each determines a constant of some cluster, so that damage can reach the fit."""
+    warm("calibrate")
+    for seed in KINDS["calibrate"].seeds():
+        path = tmp_path / seed.name
+        path.write_bytes(seed.data)
+        tries = (fuzz_bulk.run(KINDS["calibrate"].command(random.Random(number), path, tmp_path)) for number in range(4))
+        assert any(done.code == 0 for done in tries), seed.name
 
 
 def test_some_damaged_files_still_work(tmp_path):

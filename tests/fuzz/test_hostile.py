@@ -7,7 +7,7 @@ import resource
 import socket
 
 import pytest
-from fuzz_corpus import CLUSTER, MODEL, tiny_plan
+from fuzz_corpus import CLUSTER, MODEL, nccl_log, tiny_plan
 from fuzz_drive import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -34,6 +34,9 @@ PLACES = {
     "validate": ["validate", "FILE"],
     "validate infeasible": ["validate", "GOOD.csv", "--infeasible", "FILE"],
     "calibration": ["show", "CALIBRATED"],
+    "calibrate": ["calibrate", "FILE", "--cluster", CLUSTER],
+    "calibrate cluster": ["calibrate", "all_gather_perf.txt", "--cluster", "FILE"],
+    "calibrate calibration": ["calibrate", "all_gather_perf.txt", "--cluster", "CALIBRATED"],
 }
 MIB = 1 << 20
 BOMB = b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(b"%c: &%c [%s]\n" % (c + 1, c + 1, b",".join([b"*%c" % c] * 9)) for c in range(97, 106))
@@ -112,6 +115,7 @@ OBJECTS = {
 def write_companions(folder, path):
     (folder / "SCRIPT.yaml").write_text("a: 1\n")
     (folder / "GOOD.csv").write_text("id,layers,hidden,heads,seq_len,gpu,n_gpus,tp,pp,global_batch\na-1,2,64,4,8,H100-80GB-SXM,1,1,1,1\n")
+    (folder / "all_gather_perf.txt").write_text(nccl_log(8, 1, 3.4))
     (folder / "CALIBRATED").write_text(f"{{name: x, gpu: H100-80GB-SXM, gpus: 8, calibration: {json.dumps(str(path))}}}\n")
 
 

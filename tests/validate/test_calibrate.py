@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib.util
 import json
 import random
@@ -12,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from autotune.calibrate import Measurements, _errors, calibrate, calibration_yaml, read_measurements, readings_of
-from autotune.calibration.gpu_table import GpuTable, read_gpu_table
+from autotune.calibration.gpu_table import GpuTable, parse_gpu_table, read_gpu_table
 from autotune.calibration.nccl import Collective, parse_nccl
 from autotune.errors import InputError
 from autotune.load import load_calibration, load_cluster
@@ -72,6 +73,47 @@ def test_matrix_timings_fit_the_matrix_rate() -> None:
     result = calibrate(Measurements(tables=[gemm_table(0.6)]), load_cluster("h100-rail-1024"))
     assert result.calibration.gemm_efficiency == pytest.approx(0.6, abs=0.01)
     assert set(result.calibration.model_dump(exclude_none=True)) == {"gemm_efficiency", "notes"}
+
+
+def test_a_log_of_one_rank_and_times_without_end_are_refused() -> None:
+    with pytest.raises(InputError, match="one rank"):
+        parse_nccl(log(1, 1), "all_reduce_perf.txt")
+    with pytest.raises(InputError, match="no sizes"):  # neither is a number that a log prints
+        parse_nccl(log(8, 1).replace("1048576 ", "²48576 ").replace("1073741824 ", "9" * 5000 + " "), "all_reduce_perf.txt")
+
+
+def test_a_log_of_very_many_hosts_is_read_in_one_pass() -> None:
+    ranks = "\n".join(f"# Rank {i} Group 0 Pid 1 on n{i} device 0 [0x1b] H" for i in range(100_000))
+    rows = parse_nccl(NCCL.format(ranks=ranks, a=60.0, b=5200.0), "all_reduce_perf.txt")  # a count per host would take minutes
+    assert (rows[0].ranks, rows[0].ranks_per_node) == (100_000, 1)
+
+
+def test_step_times_fit_a_cluster_that_names_its_gpu() -> None:
+    """A preset or file gives the GPU by name; the rows' own machines carry the data sheet."""
+    rows = [r for r in read_rows(ROWS) if r.system_group == "Jean Zay A100" and r.time_s and r.tier == "A" and r.prefix != "bloom176"][:8]
+    slow = [dataclasses.replace(r, time_s=2 * r.time_s) for r in rows if r.time_s]
+    cluster = load_cluster("a100-1024")
+    assert isinstance(cluster.gpu, str)
+    found = calibrate(Measurements(rows=slow), cluster, operator_stack)
+    assert found.used["step_times"] == len(slow) == 8 and found.after["mape"] < found.before["mape"]
+
+
+def test_rows_that_cannot_be_used_say_why() -> None:
+    rows = [dataclasses.replace(r, gpu="Z9") for r in read_rows(ROWS)[:2]]
+    with pytest.raises(InputError, match="row .*: GPU not in the catalogue"):
+        calibrate(Measurements(rows=rows))
+
+
+def test_a_cluster_of_several_bandwidths_is_named_with_its_line(tmp_path: Path) -> None:
+    from autotune.cli.calibrate import command
+
+    rows, cluster = tmp_path / "rows.csv", tmp_path / "mine.yaml"
+    rows.write_text("".join(ROWS.read_text(encoding="utf-8").splitlines(keepends=True)[:9]))
+    cluster.write_text("name: mine\ngpu: A100-80GB-SXM\ngpus: 64\nnetwork:\n  nic_Gbps: [100, 200]\n")
+    with pytest.raises(InputError) as error:
+        CliRunner().invoke(command, [str(rows), "--cluster", str(cluster)], catch_exceptions=False)
+    (problem,) = error.value.problems
+    assert (problem.file, problem.line, problem.key) == (str(cluster), 5, "network.nic_Gbps")
 
 
 def test_data_that_determine_nothing_are_refused() -> None:
@@ -178,6 +220,26 @@ def test_damaged_tables_are_refused_with_every_fault(tmp_path: Path) -> None:
         path.write_text(text)
         with pytest.raises(InputError):
             read_gpu_table(path)
+
+
+HEAD = '{"format": "autotune-gpu-table", "version": 1,\n'
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "key", "words"),
+    [
+        ('"collectives": [\n{"collective": "all_reduce", "ranks": 1, "nbytes": 8, "seconds": 1}]}', 3, "collectives[0].ranks", "from 2 to"),
+        ('"collectives": [\n{"collective": "all_reduce", "ranks": 2.5, "nbytes": 8, "seconds": 1}]}', 3, "collectives[0].ranks", "whole"),
+        ('"elementwise": [{"nbytes": 1' + "0" * 400 + ',\n"seconds": 1}]}', 2, "elementwise[0].nbytes", "from 1 to 1e\\+15"),
+        ('"elementwise": [{"nbytes": 8,\n"seconds": NaN}]}', 3, "elementwise[0].seconds", "from 1e-09"),
+        ('"gemm": 5}', 2, "gemm", "must be a list"),
+        ('"launch": [\n7]}', 3, "launch[0]", "must be a mapping"),
+    ],
+)
+def test_a_damaged_table_is_refused_with_line_and_key(body: str, line: int, key: str, words: str) -> None:
+    with pytest.raises(InputError, match=words) as error:
+        parse_gpu_table(HEAD + body, "gpu.json")
+    assert [(p.file, p.line, p.key) for p in error.value.problems] == [("gpu.json", line, key)]
 
 
 def test_the_command_writes_a_file_that_cluster_yaml_can_include(tmp_path: Path) -> None:
