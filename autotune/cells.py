@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from autotune.parallel import run_parallel
+from autotune.parallel import default_jobs, run_parallel
 from costmodels.edges import EdgeCost
 from costmodels.layer import LayerCost
 from costmodels.records import record_view
@@ -73,8 +73,6 @@ class CellSearch:
 
     def score(self, numbers: list[int], jobs: int = 0, backend: str = "threading") -> list[CellResult]:
         """Exact results of the numbered cells."""
-        from autotune.parallel import default_jobs
-
         share = max(1, len(numbers) // (BATCHES_PER_JOB * (jobs or default_jobs())))
         batches = [numbers[i : i + share] for i in range(0, len(numbers), share)]
         found = run_parallel(self._score_batch, [(batch,) for batch in batches], jobs, backend)

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from autotune.check_cluster import STACK_OF, for_plan, nic_rate, node_size, quick_cluster, single_rate, sized
+from autotune.check_cluster import (
+    STACK_OF,
+    for_plan,
+    nic_rate,
+    node_size,
+    quick_cluster,
+    single_rate,
+    sized,
+    with_network,
+)
 from autotune.constants import GIB
 from autotune.errors import InfeasibleError, InputError, Problem
 from autotune.evaluate import Evaluation, evaluate
@@ -211,8 +220,7 @@ def _plan(found: Recovered, cluster: ClusterSpec | None, gpu: str | None, hb_siz
             raise InputError.of("needs a network to judge the script on: a CLUSTER, or --gpu NAME", key="--gpu")
         cluster = quick_cluster(gpu, gpus, hb_size, nic_Gbps, fabric or "rail-optimized")
     else:
-        update: dict[str, Any] = {k: v for k, v in (("nic_Gbps", nic_Gbps), ("fabric", fabric)) if v is not None}
-        cluster = cluster.model_copy(update={"network": cluster.network.model_copy(update=update)})
+        cluster = with_network(cluster, nic_Gbps, fabric)
         if hb_size:
             cluster = cluster.model_copy(update={"hb_domain": cluster.hb_domain.model_copy(update={"size": hb_size})})
         limit = max(cluster.gpus) if isinstance(cluster.gpus, list) else cluster.gpus

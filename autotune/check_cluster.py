@@ -17,6 +17,12 @@ STACK_OF = {
 }  # fmt: skip
 
 
+def with_network(cluster: ClusterSpec, nic_Gbps: float | None, fabric: str | None) -> ClusterSpec:
+    """The cluster with the network options of a command in place of the file's; None keeps what the file says."""
+    given = {key: value for key, value in (("nic_Gbps", nic_Gbps), ("fabric", fabric)) if value is not None}
+    return cluster.model_copy(update={"network": cluster.network.model_copy(update=given)})
+
+
 def quick_cluster(gpu: str, gpus: int, hb_size: int | None, nic_Gbps: float | None, fabric: str) -> ClusterSpec:
     """A cluster from a catalogue GPU and a few numbers.
 

@@ -63,18 +63,18 @@ def dynamic_bytes(
     layers = n_dense * layer_activations(dense, point, share) + n_moe * layer_activations(moe, point, share)
     temporaries = edges.hidden_temp_bytes
     logits = 0.0
+    working = stack.working_copies * (working_set(moe, point) if n_moe > 0 else working_set(dense, point))
     if stage == 0:
         layers += edges.embed_act_bytes
         if point.pipeline > 1:  # the embedding's comes after the layers of its micro-batch: their working set is gone
-            working = working_set(moe, point) if n_moe > 0 else working_set(dense, point)
-            temporaries += max(0.0, edges.head_temp_bytes - stack.working_copies * working)
+            temporaries += max(0.0, edges.head_temp_bytes - working)
     if last:
         logits = (1.0 + edges.mtp_layers) * edges.logits_bytes
         if point.micro_batches > 1:
             logits += edges.logits_kept_bytes
         temporaries += edges.head_temp_bytes
     activations = in_flight(point.pipeline, point.chunks, point.micro_batches, stage) * layers
-    activations += stack.working_copies * (working_set(moe, point) if n_moe > 0 else working_set(dense, point))
+    activations += working
     return activations, logits, temporaries
 
 

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from autotune.specs import ClusterSpec
 
 _HELP = """Price a plan or an existing launch script: is it legal, does it fit, is it rail-clean, how far is it from the best?
 
@@ -89,6 +86,7 @@ def _script(inputs: tuple[str, ...], commands: tuple[str, ...], options: dict[st
     import shlex
 
     from autotune.check import check_script, default_per_node, supply
+    from autotune.check_cluster import with_network
     from autotune.cli.input_warnings import warn_of_cluster
     from autotune.errors import about
     from autotune.load import load_cluster, load_model
@@ -106,17 +104,11 @@ def _script(inputs: tuple[str, ...], commands: tuple[str, ...], options: dict[st
     per_node = default_per_node(cluster, options["gpu"], options["hb_size"])
     settings = _settings(options["settings"])
     network = (cluster, options["gpu"], options["hb_size"], options["nic"], options["fabric"], options["stack"])
-    warnings = warn_of_cluster(_with_network(cluster, options), as_json) if cluster else []
+    warnings = warn_of_cluster(with_network(cluster, options["nic"], options["fabric"]), as_json) if cluster else []
     with about(commands[0]):
         found = read(commands[0], settings, words, options["which"], per_node, list(commands[1:]))
         supply(found, model, _given(options))
         return {**check_script(found, *network, not options["no_search"]), "warnings": warnings}
-
-
-def _with_network(cluster: ClusterSpec, options: dict[str, Any]) -> ClusterSpec:
-    """The cluster with the network that options give instead of the file's."""
-    given = {key: options[name] for key, name in (("nic_Gbps", "nic"), ("fabric", "fabric")) if options[name] is not None}
-    return cluster.model_copy(update={"network": cluster.network.model_copy(update=given)})
 
 
 def _deepspeed(inputs: tuple[str, ...], path: str, options: dict[str, Any], as_json: bool) -> dict[str, Any]:

@@ -40,11 +40,12 @@ def both_modes(result: Result, predict: Predictor) -> Modes | None:
     row, scenario = result.row, result.scenario
     if scenario is None or result.stack != "nanotron" or row.seq_parallel or (row.tp or 1) == 1 or not row.memory_bytes:
         return None
-    found = []
-    for mode in (False, True):
-        plan = dataclasses.replace(scenario.plan, sequence_parallel=mode)
-        found.append(memory_of(predict(scenario.cluster, scenario.model, plan), result.stack))
-    return None if None in found else Modes(*(float(b) for b in found if b is not None))
+    split = scenario.plan.sequence_parallel
+    other_plan = dataclasses.replace(scenario.plan, sequence_parallel=not split)
+    own, other = result.memory_bytes, memory_of(predict(scenario.cluster, scenario.model, other_plan), result.stack)
+    if own is None or other is None:
+        return None
+    return Modes(other, own) if split else Modes(own, other)
 
 
 def with_learnt_mode(results: Sequence[Result], predict: Predictor) -> list[Result]:
